@@ -2,8 +2,8 @@
 /* The optimiser: the size-class table with the least waste for given requests.
  *
  *   sw_profile *p;  sw_profile_create(peak_op, &p);        a program's requests, by size
- *   sw_profile_trace(p, trace);  sw_profile_end(p, 0);
- *   const double *w = sw_profile_weights(p, SW_WEIGH_PEAK);
+ *   sw_profile_trace(p, trace);
+ *   const double *w = sw_profile_weights(p);
  *   sw_optimizer *o;  sw_optimizer_create(&options, w, &o);  every table of 1 .. classes classes
  *   sw_optimizer_table(o, 24, specs, &count, &result);
  *
@@ -20,16 +20,9 @@
 extern "C" {
 #endif
 
-/* --- profiles: a weight per size -------------------------------------------------------------- */
+/* --- profiles: the objects of each size that are live at the peak of requested bytes ---------- */
 
 typedef struct sw_profile sw_profile;
-
-typedef enum sw_weigh {
-    SW_WEIGH_ALLOCS = 0, /* allocations; a realloc counts with its new size */
-    SW_WEIGH_TIME = 1,   /* object-seconds: total lifetime of the size's objects */
-    SW_WEIGH_PEAK = 2,   /* objects live at the peak of requested bytes */
-    SW_WEIGH_COUNT
-} sw_weigh;
 
 enum {
     SW_PROFILE_SIZES = SW_TABLE_SIZE_MAX + 1, /* entries of a profile: sizes 0 .. 256 KiB */
@@ -47,18 +40,15 @@ typedef struct sw_profile_large {
  * Errors: SW_NOMEM. */
 SW_API sw_status sw_profile_create(uint64_t peak_op, sw_profile **out);
 SW_API void sw_profile_destroy(sw_profile *profile); /* NULL is ignored */
-/* Add operations in order. Impossible ones (a free of a dead object) are ignored. Errors: SW_NOMEM;
- * SW_STATE after sw_profile_end. */
+/* Add operations in order. Impossible ones (a free of a dead object) are ignored. Errors:
+ * SW_NOMEM. */
 SW_API sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count);
 /* Add the remaining operations of a reader. Errors: as sw_profile_add and sw_trace_next. */
 SW_API sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace);
-/* Finish the profile: live objects die at `time_ns`, or at the last operation if that is later. */
-SW_API void sw_profile_end(sw_profile *profile, uint64_t time_ns);
-/* Return SW_PROFILE_SIZES weights, indexed by requested bytes and valid as long as the profile.
- * NULL: no such kind, or the profile is not finished. */
-SW_API const double *sw_profile_weights(const sw_profile *profile, sw_weigh weigh);
-SW_API sw_status sw_profile_get_large(const sw_profile *profile, sw_weigh weigh,
-                                      sw_profile_large *out);
+/* Return SW_PROFILE_SIZES numbers of objects, indexed by requested bytes and valid while the profile
+ * is. */
+SW_API const double *sw_profile_weights(const sw_profile *profile);
+SW_API sw_status sw_profile_get_large(const sw_profile *profile, sw_profile_large *out);
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
@@ -71,9 +61,7 @@ typedef struct sw_optimize_options {
     uint32_t page_bytes;   /* of the table */
     uint32_t pages_max;    /* maximum per span */
     uint32_t max_bytes;    /* largest class, a multiple of align; larger requests are ignored */
-    uint32_t narrow;       /* 1: only spans that Go's 32-bit multiplication divides exactly */
-    uint32_t pad;
-    double span_charge; /* cost of one byte of one span per class; 0: none */
+    double span_charge;    /* cost of one byte of one span per class; 0: none */
 } sw_optimize_options;
 
 /* The cost of a table, in weight * bytes. */

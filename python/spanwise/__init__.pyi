@@ -90,7 +90,6 @@ from .measure.running import RunResult as RunResult
 from .measure.running import run as run
 from .optimizer.evaluation import Evaluation as Evaluation
 from .optimizer.pareto import ParetoFront as ParetoFront
-from .optimizer.result import Constraint as Constraint
 from .optimizer.result import OptimizeResult as OptimizeResult
 from .optimizer.search import optimize as optimize
 from .pools.pool import Pool as Pool

@@ -36,6 +36,5 @@ const char *sw_optimizer_record_check(const struct sw_optimizer *optimizer) {
 
 const char *sw_profile_record_check(const struct sw_profile *profile) {
     return SW_RULE((profile->capacity == 0) == (profile->objects == NULL))
-               ?: SW_RULE(profile->capacity == 0 || sw_is_pow2(profile->capacity))
-               ?: SW_RULE(profile->ended == 0 || profile->ended == 1);
+               ?: SW_RULE(profile->capacity == 0 || sw_is_pow2(profile->capacity));
 }

@@ -64,16 +64,6 @@ static sw_status check_weights(const sw_optimize_options *o, const double *weigh
 
 /* --- spans ------------------------------------------------------------------------------------ */
 
-/* Returns whether Go's (offset * magic) >> 32, magic = ceil(2^32 / size), is offset / size for
- * every offset in the span. Two offsets decide: let e = magic * size - 2^32 and n = q * size + r.
- * The result for n is q + floor((r + n * e / 2^32) / size), which for r = size - 1 is q iff n * e <
- * 2^32. That gets harder as n grows, so the last offset of the last slot decides for all slots, and
- * n = span for the tail (Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019). */
-static bool narrow_divides(uint32_t size, uint32_t span) {
-    uint64_t magic = UINT32_MAX / size + 1, slots = span / size;
-    return ((slots * size - 1) * magic) >> 32 == slots - 1 && (span * magic) >> 32 == slots;
-}
-
 /* Lists the spans that may be the best for a size, shortest first: those that cost less per slot
  * than every shorter one. If spans have no charge, that is only the span with the minimum cost per
  * slot. out NULL: only counts them. */
@@ -85,7 +75,7 @@ static uint32_t list_spans(const sw_optimize_options *o, uint32_t size, sw_choic
     for (; span <= most && span / size <= SW_TABLE_SLOTS_MAX; span += o->page_bytes) {
         uint64_t slots = span / size;
         double slot_cost = (double)span / (double)slots;
-        if (slot_cost >= least || (o->narrow && !narrow_divides(size, (uint32_t)span))) continue;
+        if (slot_cost >= least) continue;
         least = slot_cost;
         if (found != 0 && o->span_charge == 0) found--;
         if (out != NULL)
@@ -104,12 +94,11 @@ static uint32_t next_size(const sw_optimize_options *o, uint32_t size) {
     return size < o->align ? size + SIZE_UNIT : size + o->align;
 }
 
-/* Lists the sizes that a class may have. If every span is allowed, a larger slot never costs less
- * than a smaller one. So a size that is not requested needs no class, except the largest, which
- * every table must have. If spans are restricted (narrow), or under a bound on waste, all sizes are
- * listed. Fills the arrays of `c`; if it has none yet, only counts. */
+/* Lists the sizes that a class may have. A larger slot never costs less than a smaller one. So a size that is not requested needs no class, except the largest, which
+ * every table must have. Under a bound on waste, all sizes are listed. Fills the arrays of `c`; if
+ * it has none yet, only counts. */
 static void list_candidates(sw_choices *c, const sw_optimize_options *o, const double *weights) {
-    bool writing = c->candidates != NULL, all = o->narrow != 0 || c->waste_percent != 0;
+    bool writing = c->candidates != NULL, all = c->waste_percent != 0;
     double sum = weights[0], requested = 0;
     uint32_t below = 0;
     c->count = c->choice_count = 0;
@@ -124,7 +113,6 @@ static void list_candidates(sw_choices *c, const sw_optimize_options *o, const d
         if (!asked && !all && size != o->max_bytes) continue;
         sw_choice *spans = writing ? &c->choices[c->choice_count] : NULL;
         uint32_t found = list_spans(o, size, spans);
-        if (found == 0) continue;
         c->count++;
         if (writing)
             c->candidates[c->count] = (sw_candidate){
@@ -212,12 +200,7 @@ sw_status sw_choices_make(sw_choices *choices, const sw_optimize_options *option
     list_candidates(choices, options, weights);
     sort_costs(choices);
     sw_check2(sw_choices_check(choices));
-    if (choices->candidates[choices->count].size == options->max_bytes)
-        return check_bound(choices, options);
-    sw_choices_drop(choices);
-    return sw_fail(SW_INVALID, OP_OPTIMIZE,
-                   "max_bytes %u: 32 bits divide no span of at most %u pages; use a power of two",
-                   options->max_bytes, options->pages_max);
+    return check_bound(choices, options);
 }
 
 void sw_choices_drop(sw_choices *choices) {

@@ -260,7 +260,7 @@ void sw_optimizer_destroy(sw_optimizer *optimizer) {
  * smaller class, of `below` bytes, may grow in the same way, which only reduces the waste. */
 static uint32_t largest_of_equal_cost(const sw_optimizer *o, uint32_t below, uint32_t size,
                                       uint32_t span, uint32_t limit) {
-    if (o->options.narrow || size < o->options.align) return size;
+    if (size < o->options.align) return size;
     uint32_t largest = span / (span / size);
     largest -= largest % o->options.align;
     if (largest >= limit) return size;

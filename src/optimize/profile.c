@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Profiles: one pass over operations computes the weight of each requested size under the three
- * objectives. A profile is one mapping with the weights, and another one for the live objects,
- * which grows with their ids. Design: docs/design/optimize.md.
+/* Profiles: one pass over operations counts the objects of each requested size at the peak. A
+ * profile is one mapping with the counts, and another one for the live objects, which grows with
+ * their ids. Design: docs/design/optimize.md.
  */
 #include "optimize/profile.h"
 
@@ -40,7 +40,7 @@ void sw_profile_destroy(sw_profile *profile) {
     if (profile == NULL || !check(profile, "profile_destroy")) return;
     sw_handle_end(&profile->mark, SW_HANDLE_PROFILE);
     if (profile->objects != NULL)
-        (void)sw_os_release(profile->objects, profile->capacity * sizeof(sw_profile_object));
+        (void)sw_os_release(profile->objects, profile->capacity * sizeof *profile->objects);
     sw_handle_retire(profile, sizeof *profile, sizeof profile->mark, SW_HANDLE_PROFILE);
 }
 
@@ -48,7 +48,7 @@ static sw_status make_room(sw_profile *profile, uint32_t object) {
     sw_check2(sw_profile_record_check(profile));
     size_t wider = profile->capacity == 0 ? FIRST_OBJECTS : profile->capacity;
     while (wider <= object) wider *= 2;
-    sw_profile_object *fresh = sw_os_map(wider * sizeof *fresh);
+    uint64_t *fresh = sw_os_map(wider * sizeof *fresh);
     if (fresh == NULL) return sw_fail(SW_NOMEM, OP_PROFILE, "no memory for object %u", object);
     if (profile->objects != NULL) {
         memcpy(fresh, profile->objects, profile->capacity * sizeof *fresh);
@@ -60,12 +60,12 @@ static sw_status make_room(sw_profile *profile, uint32_t object) {
 }
 
 /* Adds a weight, which may be negative, to a requested size. */
-static void weigh(sw_profile *profile, sw_weigh kind, uint64_t size, double weight) {
+static void weigh(sw_profile *profile, uint64_t size, double weight) {
     if (sw_likely(size < SW_PROFILE_SIZES)) {
-        profile->weights[kind][size] += weight;
+        profile->weights[size] += weight;
         return;
     }
-    sw_profile_large *large = &profile->large[kind];
+    sw_profile_large *large = &profile->large;
     large->weight += weight;
     large->bytes += weight * (double)size;
     for (unsigned i = 0; i < SW_PROFILE_PAGE_SIZES; i++) {
@@ -74,38 +74,21 @@ static void weigh(sw_profile *profile, sw_weigh kind, uint64_t size, double weig
     }
 }
 
-static void begin_life(sw_profile *profile, sw_profile_object *object, uint64_t size, int at_peak) {
-    object->size_plus_1 = size + 1;
-    object->since_ns = profile->now_ns;
-    weigh(profile, SW_WEIGH_ALLOCS, size, 1);
-    if (at_peak) weigh(profile, SW_WEIGH_PEAK, size, 1);
-}
-
-static void end_life(sw_profile *profile, sw_profile_object *object, int at_peak) {
-    uint64_t size = object->size_plus_1 - 1;
-    double seconds = (double)(profile->now_ns - object->since_ns) * 1e-9;
-    weigh(profile, SW_WEIGH_TIME, size, seconds);
-    if (at_peak) weigh(profile, SW_WEIGH_PEAK, size, -1);
-    object->size_plus_1 = 0;
-}
-
 static void add_one(sw_profile *profile, const sw_op *op) {
-    sw_profile_object *object = &profile->objects[op->object];
-    int live = object->size_plus_1 != 0;
-    int at_peak = profile->ops++ < profile->peak_op;
-    if (op->time_ns > profile->now_ns) profile->now_ns = op->time_ns;
+    uint64_t *object = &profile->objects[op->object];
+    bool live = *object != 0, at_peak = profile->ops++ < profile->peak_op;
     if (op->kind == SW_OP_THREAD_END) return;
     if (op->kind == SW_OP_ALLOC ? live : !live) return;
     if (op->size > INT64_MAX) return;
-    if (op->kind != SW_OP_ALLOC) end_life(profile, object, at_peak);
-    if (op->kind != SW_OP_FREE) begin_life(profile, object, op->size, at_peak);
+    if (at_peak && live) weigh(profile, *object - 1, -1);
+    *object = op->kind == SW_OP_FREE ? 0 : op->size + 1;
+    if (at_peak && *object != 0) weigh(profile, op->size, 1);
 }
 
 sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count) {
     sw_status known = profile_status(profile, "profile_add");
     if (known != SW_OK) return known;
     if (ops == NULL && count != 0) return sw_fail_null("profile_add", "ops");
-    if (profile->ended) return sw_fail(SW_STATE, OP_PROFILE, "the profile has ended; make another");
     for (size_t i = 0; i < count; i++) {
         if (sw_unlikely(ops[i].object >= profile->capacity)) {
             sw_status status = make_room(profile, ops[i].object);
@@ -130,28 +113,14 @@ sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace) {
     }
 }
 
-void sw_profile_end(sw_profile *profile, uint64_t time_ns) {
-    if (!check(profile, "profile_end") || profile->ended) return;
-    sw_check2(sw_profile_record_check(profile));
-    if (time_ns > profile->now_ns) profile->now_ns = time_ns;
-    for (size_t i = 0; i < profile->capacity; i++) {
-        if (profile->objects[i].size_plus_1 != 0) end_life(profile, &profile->objects[i], 0);
-    }
-    profile->ended = 1;
+const double *sw_profile_weights(const sw_profile *profile) {
+    return check(profile, "profile_weights") ? profile->weights : NULL;
 }
 
-const double *sw_profile_weights(const sw_profile *profile, sw_weigh weigh) {
-    if (!check(profile, "profile_weights")) return NULL;
-    return profile->ended && (unsigned)weigh < SW_WEIGH_COUNT ? profile->weights[weigh] : NULL;
-}
-
-sw_status sw_profile_get_large(const sw_profile *profile, sw_weigh weigh, sw_profile_large *out) {
+sw_status sw_profile_get_large(const sw_profile *profile, sw_profile_large *out) {
     sw_status known = profile_status(profile, "profile_get_large");
     if (known != SW_OK) return known;
     if (out == NULL) return sw_fail_null("profile_get_large", "out");
-    if ((unsigned)weigh >= SW_WEIGH_COUNT)
-        return sw_fail(SW_INVALID, OP_PROFILE, "kind %d of weights: there are %d", (int)weigh,
-                       SW_WEIGH_COUNT);
-    *out = profile->large[weigh];
+    *out = profile->large;
     return SW_OK;
 }

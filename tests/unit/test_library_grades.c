@@ -227,7 +227,7 @@ static void damage_profile(void) {
     sw_profile *profile;
     if (sw_profile_create(0, &profile) != SW_OK) abort();
     profile->objects = sw_os_map(1);
-    sw_profile_end(profile, 0);
+    (void)sw_profile_add(profile, &(sw_op){.kind = SW_OP_ALLOC}, 1);
 }
 
 static void damage_optimizer(void) {

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the size-class table that wastes least on given recordings, and evaluate it.
 
-Public, as names of `spanwise`: `optimize`, `OptimizeResult`, `Constraint`,
-`ParetoFront` and `Evaluation`.
+Public, as names of `spanwise`: `optimize`, `OptimizeResult`, `ParetoFront` and `Evaluation`.
 """

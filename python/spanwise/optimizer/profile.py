@@ -173,7 +173,7 @@ def _read_profile(recording: Recording) -> SizeProfile:
     out = ffi.new("sw_profile **")
     check(lib.sw_profile_create(summary.peak_op, out))
     owned = Owned(out[0], lib.sw_profile_destroy)
-    profile, kind = owned.c, lib.SW_WEIGH_PEAK
+    profile = owned.c
     source = recording._source
     if isinstance(source, FileSource):
         trace = source.open()
@@ -181,10 +181,9 @@ def _read_profile(recording: Recording) -> SizeProfile:
     else:
         for batch in source.batches():
             check(lib.sw_profile_add(profile, batch.ops, batch.count))
-    lib.sw_profile_end(profile, summary.duration_ns)
-    raw = ffi.buffer(lib.sw_profile_weights(profile, kind), lib.SW_PROFILE_SIZES * 8)
+    raw = ffi.buffer(lib.sw_profile_weights(profile), lib.SW_PROFILE_SIZES * 8)
     large = ffi.new("sw_profile_large *")
-    check(lib.sw_profile_get_large(profile, kind, large))
+    check(lib.sw_profile_get_large(profile, large))
     pages = np.array([large.page_bytes[i] for i in range(len(_PAGE_SIZES))], np.float64)
     weights = np.frombuffer(raw, np.float64).copy()
     return SizeProfile(weights, float(large.weight), float(large.bytes), pages)

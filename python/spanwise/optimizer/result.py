@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from spanwise import _format, errors
+from spanwise import _format
 from spanwise.ledger.parts import PARTS
 from spanwise.optimizer.evaluation import Evaluation, describe_folds, median_percent
 from spanwise.optimizer.pareto import AS_RECORDED, ParetoFront, simulate_pareto
@@ -26,21 +25,6 @@ PARETO_CACHES = (AS_RECORDED, 1, 2, 4, 8, 16)
 LEAST_PERCENT = 1.0
 """The minimum saving of a table that holds, in percent of the stock table's peak resident bytes.
 Two runs of one program differ by as much."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Constraint:
-    """The cost of one rule: the waste if only this rule changes.
-
-    Attributes:
-        rule: the change, such as "align 8 instead of 16".
-        waste: of the best table after the change.
-        saved: waste of the table under the original rules, minus that.
-    """
-
-    rule: str
-    waste: float
-    saved: float
 
 
 class OptimizeResult(Result, Tabular):
@@ -180,43 +164,6 @@ class OptimizeResult(Result, Tabular):
         with progress_bar(progress, total, "pareto", "operations") as step:
             return simulate_pareto(recordings, tables, caches, step)
 
-    @cached_property
-    def constraints(self) -> list[Constraint]:
-        """The cost of each rule: the best table with that rule changed, where there is one."""
-        before = self._waste_with({})
-        found = []
-        for rule, changed in self._changes():
-            try:
-                waste = self._waste_with(changed)
-            except errors.InvalidError:  # no table meets the changed rule
-                continue
-            found.append(Constraint(rule, waste, before - waste))
-        return found
-
-    def _changes(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        rules = self.rules
-        other = 24 - rules.align
-        fewest_pages = -(-rules.largest_bytes // rules.page_bytes)
-        yield f"align {other} instead of {rules.align}", {"align": other}
-        for largest in (65536, 262144):
-            if largest > rules.largest_bytes:
-                pages = max(rules.pages, -(-largest // rules.page_bytes))
-                yield f"largest class {largest} B", {"largest_bytes": largest, "pages": pages}
-        yield f"spans of up to {4 * rules.pages} pages", {"pages": 4 * rules.pages}
-        yield "the fewest pages for the largest class", {"pages": fewest_pages}
-        yield "only spans that Go's 32-bit division can index", {"narrow": True}
-        yield "no charge for partly empty spans", {"partial": 0.0}
-        if rules.waste_percent < NO_BOUND:
-            yield "no bound on the waste of an unseen size", {"waste_percent": NO_BOUND}
-        if rules.prior > 0:
-            yield "no prior over unseen sizes", {"prior": 0.0}
-        yield "twice as many classes", {"classes": min(2 * rules.classes, 255)}
-
-    def _waste_with(self, changed: dict[str, Any]) -> float:
-        solver = self._fit.solver(**changed)
-        table = solver.table(solver.rules.classes, "changed", "")
-        return self._fit.profile.waste(table).total
-
     # --- the verdict ---
 
     def verdict(self) -> str:
@@ -276,7 +223,6 @@ class OptimizeResult(Result, Tabular):
             "evaluation": self.evaluation.to_dict(),
             "held_out": [one.to_dict() for one in self.held_out],
             "arithmetic": self.arithmetic.to_dict(),
-            "constraints": [dataclasses.asdict(one) for one in self.constraints],
         }
 
     @property
@@ -295,8 +241,6 @@ class OptimizeResult(Result, Tabular):
         )
         ledgers: list[Sequence[str]] = list(comparison.text_rows())
         ledgers.insert(len(PARTS), ())
-        costs = [(one.rule, _signed(one.saved)) for one in self.constraints]
-        saves = f"saves, of {_format.size(self.arithmetic.total)}"
         sections = [
             f"bytes {comparison.when}, simulated",
             _format.table(ledgers, comparison.text_head, indent="  "),
@@ -305,9 +249,6 @@ class OptimizeResult(Result, Tabular):
             f"what {self.table.name} saves of the peak resident under {self.stock}, by cause"
             f" {comparison.when}",
             _format.table(*self._split_rows(), indent="  "),
-            "round-up and tail that another rule would save (negative: cost), if every span were"
-            " full",
-            _format.table(costs, ("", saves), indent="  "),
         ]
         return "\n".join([what, *sections, self.verdict()])
 
@@ -363,7 +304,3 @@ class OptimizeResult(Result, Tabular):
 
 def _number(count: int | None) -> str:
     return "unknown" if count is None else _format.number(count)
-
-
-def _signed(value: float) -> str:
-    return ("-" if value < 0 else "") + _format.size(abs(value))

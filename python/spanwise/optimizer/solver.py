@@ -44,7 +44,6 @@ class Rules:
             that the recordings do not request.
         waste_percent: the most that a class may waste on the smallest request that it serves, in
             percent of its slot, unless the alignment forces more; 100: no bound.
-        narrow: only spans that Go's 32-bit division can index.
     """
 
     classes: int
@@ -55,7 +54,6 @@ class Rules:
     partial: float
     prior: float
     waste_percent: int = NO_BOUND
-    narrow: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for table files."""
@@ -94,7 +92,6 @@ class Solver:
             ("max_bytes", rules.largest_bytes, "largest_bytes"),
         ):
             setattr(options, name, _lib.as_index(value, what, _UINT32))
-        options.narrow = int(rules.narrow)
         options.span_charge = span_weight * rules.partial
         weights = np.ascontiguousarray(_with_prior(profile, rules))
         bound = _lib.as_index(rules.waste_percent, "waste_percent", _UINT32)

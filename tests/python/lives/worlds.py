@@ -19,7 +19,7 @@ import numpy as np
 import spanwise as sw
 from spanwise.results.rows import Result
 
-VALUES = {"Constraint", "Measure", "ObjectType", "Rows"}
+VALUES = {"Measure", "ObjectType", "Rows"}
 """Classes that hold nothing of C and are no results."""
 
 OF_THE_RECORDER = {"RecordedPart"}

@@ -60,24 +60,6 @@ def test_several_recordings(program: sw.Recording, other: sw.Recording) -> None:
     assert half.arithmetic.requested == pytest.approx(both.arithmetic.requested)
 
 
-def test_constraints_say_what_a_rule_costs(program: sw.Recording) -> None:
-    best = by_peak(program, classes=24, partial=0)
-    saved = {one.rule: one.saved for one in best.constraints}
-    assert saved["align 8 instead of 16"] >= 0
-    assert saved["spans of up to 40 pages"] >= 0
-    assert saved["twice as many classes"] >= 0
-    assert saved["only spans that Go's 32-bit division can index"] <= 1e-6
-    assert saved["the fewest pages for the largest class"] <= 1e-6
-
-
-def test_a_rule_that_no_table_meets_costs_nothing(program: sw.Recording) -> None:
-    best = by_peak(program, classes=8, align=8, largest_bytes=1000, page_bytes=4096)
-    rules = [one.rule for one in best.constraints]
-    assert "align 16 instead of 8" not in rules  # 1000 B is no multiple of 16
-    assert "largest class 65536 B" in rules
-    assert "align 16" not in str(best)
-
-
 # --- files ----------------------------------------------------------------------------------------
 
 

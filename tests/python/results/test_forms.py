@@ -209,7 +209,6 @@ BIG: dict[str, Callable[[], Any]] = {
     "CollectedObject": lambda: big_graph()[1],
     "CollectorEvents": big_events,
     "Comparison": lambda: sw.Comparison(big_ledgers()),
-    "Constraint": lambda: sw.Constraint("align 8", 1.0, 2.0),
     "Cycle": lambda: sw.CollectedHeap().collect(),
     "Explanation": lambda: sw.SizeClassTable.go().explain(33),
     "BenchResult": lambda: sw.BenchResult([BENCH_ROW] * 500),
