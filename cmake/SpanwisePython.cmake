@@ -51,7 +51,7 @@ install(DIRECTORY include src DESTINATION spanwise/_source COMPONENT python
 install(FILES scripts/sizeclasses.py scripts/build_check.c
         DESTINATION spanwise/_source/scripts COMPONENT python)
 install(FILES LICENSE DESTINATION spanwise/_source COMPONENT python)
-install(FILES examples/lessons/article-figures.json examples/lessons/verdicts.json
+install(FILES examples/lessons/claims.json
         DESTINATION spanwise/lessons COMPONENT python)
 # Manual pages, from the help texts. pip installs them in share/man of the environment. A cross
 # build cannot load the extension, so it has none.

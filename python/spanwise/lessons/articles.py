@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of five articles about memory, and models of what they measured: append, block sizes.
 
-`article-figures.json` quotes the claims as printed; no test asserts them. `verdicts.json` has
-groups of verdicts, each with one reason, and the claims without a verdict. Both files are in
-examples/lessons.
+`claims.json` in examples/lessons quotes the claims as printed, which no test asserts, in groups
+with one verdict and its reason.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import resources
-from typing import Any, NamedTuple, SupportsIndex
+from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class Claim(NamedTuple):
         case: what was measured, or the statement.
         value: the figure; None for a statement.
         unit: unit of the figure, or "statement".
-        verdict: one of VERDICTS; None: not yet.
+        verdict: one of VERDICTS.
         ours: our figure or finding; None: none.
         reason: reason for the verdict.
         notebook: number of the notebook that shows it.
@@ -50,10 +49,10 @@ class Claim(NamedTuple):
     case: str
     value: float | None
     unit: str
-    verdict: str | None = None
-    ours: float | str | None = None
-    reason: str = ""
-    notebook: str = ""
+    verdict: str
+    ours: float | str | None
+    reason: str
+    notebook: str
 
     @property
     def key(self) -> Key:
@@ -61,27 +60,21 @@ class Claim(NamedTuple):
         return (self.source, self.case, self.unit)
 
 
-def _read(name: str) -> Any:
-    file = resources.files("spanwise.lessons").joinpath(name)
-    return json.loads(file.read_text(encoding="utf-8"))
-
-
 @functools.cache
 def claims() -> tuple[Claim, ...]:
-    """Return all claims in the order of the articles, with their verdicts."""
-    found: dict[Key, dict[str, Any]] = {}
-    for group in _read("verdicts.json")["groups"]:
-        shared = {name: group[name] for name in ("notebook", "verdict", "reason")}
-        for row in group["rows"]:
-            found[row["source"], row["case"], row["unit"]] = {**shared, "ours": row.get("ours")}
-    fields = ("source", "machine", "case", "value", "unit")
-    rows = [Claim(*(row[name] for name in fields)) for row in _read("article-figures.json")["rows"]]
-    return tuple(row._replace(**found.get(row.key, {})) for row in rows)
-
-
-def open_keys() -> frozenset[Key]:
-    """Return the keys of the claims that are listed as open."""
-    return frozenset((row[0], row[1], row[2]) for row in _read("verdicts.json")["open"])
+    """Return all claims with their verdicts."""
+    file = resources.files("spanwise.lessons").joinpath("claims.json")
+    data = json.loads(file.read_text(encoding="utf-8"))
+    return tuple(
+        Claim(
+            group["source"],
+            data["machines"][group["source"]],
+            *(case, value, unit),
+            *(group["verdict"], ours, group["reason"], group["notebook"]),
+        )
+        for group in data["groups"]
+        for case, unit, value, ours in group["rows"]
+    )
 
 
 def verdicts(notebook: str, counted: Mapping[tuple[str, str], float]) -> str:
