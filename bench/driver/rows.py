@@ -73,7 +73,7 @@ def _checked(key: str, value: Any) -> Any:
 
 
 def parse_row(raw: Mapping[str, Any]) -> Row:
-    """Check one [[row]].
+    """Check one row.
 
     Raises:
         ValueError: the row violates a rule.
@@ -137,7 +137,7 @@ def load(path: Path) -> Targets:
     if isinstance(repetitions, bool) or not isinstance(repetitions, int) or repetitions < 1:
         raise BenchError(f"{path}: repetitions is {repetitions!r}; use a whole number, 1 or more")
     rows: list[Row] = []
-    for index, raw in enumerate(data.get("row", []), start=1):
+    for index, raw in enumerate(data.get("rows", []), start=1):
         try:
             for row in map(parse_row, expand(raw)):
                 if any(row.name == other.name for other in rows):
@@ -146,7 +146,7 @@ def load(path: Path) -> Targets:
         except ValueError as error:
             raise BenchError(f"{path}: row {index} ({raw.get('name', '?')}): {error}") from error
     if not rows:
-        raise BenchError(f"{path}: has no [[row]]")
+        raise BenchError(f"{path}: has no rows")
     return Targets(tuple(rows), repetitions)
 
 

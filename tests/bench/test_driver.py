@@ -23,7 +23,7 @@ echo "$0" >> "{log}"
 printf '{{"benchmarks": [{{"iterations": 1, "op": {seconds}}}]}}'
 """
 ROWS = """repetitions = 2
-[[row]]
+[[rows]]
 name = "inline pair"
 ours = "inline pair/16"
 peers = "linked pair/16"

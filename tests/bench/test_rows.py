@@ -12,7 +12,7 @@ from driver.tools import BenchError
 from tests.bench.tools import BENCH
 
 TARGETS = load(BENCH / "targets.toml")
-GOOD = 'repetitions = 3\n[[row]]\nname = "a"\nours = "inline pair/16"\npeers = "linked pair/16"\n'
+GOOD = 'repetitions = 3\n[[rows]]\nname = "a"\nours = "inline pair/16"\npeers = "linked pair/16"\n'
 
 
 def read(tmp_path: Path, text: str) -> str:
@@ -26,11 +26,11 @@ def read(tmp_path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[row]", "not TOML"),
-        ("[[row]]", "repetitions is None; use a whole number, 1 or more"),
+        ("[[rows]", "not TOML"),
+        ("[[rows]]", "repetitions is None; use a whole number, 1 or more"),
         ("repetitions = true\n", "repetitions is True; use a whole number, 1 or more"),
         ("repetitions = 2.5\n", "repetitions is 2.5; use a whole number, 1 or more"),
-        ("repetitions = 3\n", "has no [[row]]"),
+        ("repetitions = 3\n", "has no rows"),
         (GOOD + "target = 0\n", "row 1 (a): target is 0; use a number above 0"),
         (GOOD + "target = true\n", "row 1 (a): target is True; use a number above 0"),
         (GOOD + "each = [16]\n", "row 1 (a): each is [16]; use a text or a list of texts"),
@@ -43,7 +43,7 @@ def read(tmp_path: Path, text: str) -> str:
         (GOOD + "rank = 1\n", "row 1 (a): rank belongs to a row with rows"),
         (GOOD + 'rows = "b"\n', "row 1 (a): give either ours (a measured row) or rows"),
         (GOOD + GOOD.partition("\n")[2], "row 2 (a): an earlier row has the same name"),
-        ('repetitions = 3\n[[row]]\nours = "inline x"\nlimit = 1\n', "row 1 (?): name is missing"),
+        ('repetitions = 3\n[[rows]]\nours = "inline x"\nlimit = 1\n', "row 1 (?): name is missing"),
     ],
 )
 def test_bad_files(tmp_path: Path, text: str, said: str) -> None:
