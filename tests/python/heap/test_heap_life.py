@@ -6,12 +6,9 @@ from __future__ import annotations
 import gc
 import os
 import random
-import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -91,21 +88,6 @@ def test_interpreter_shutdown(flags: list[str]) -> None:
 # --- heap views -----------------------------------------------------------------------------------
 
 
-VIEWS: dict[str, Callable[[sw.Block], Any]] = {
-    "view": lambda block: block.view(),
-    "asarray": np.asarray,
-    "slice": lambda block: block.view()[10:20],
-    "reshape": lambda block: block.view().reshape(10, 10).T,
-    "other type": lambda block: block.view()[:96].view("<u4"),
-    "memoryview of array": lambda block: memoryview(block.view()),  # type: ignore[arg-type]
-    "from buffer": lambda block: np.frombuffer(memoryview(block.view()), np.uint8)[3:],  # type: ignore[arg-type]
-    "element base": lambda block: np.lib.stride_tricks.as_strided(block.view(), (4,), (25,)),
-}
-if sys.version_info >= (3, 12):
-    VIEWS["memoryview"] = memoryview  # type: ignore[assignment]
-    VIEWS["slice of memoryview"] = lambda block: memoryview(block)[5:]
-
-
 def test_array_protocol(heap: sw.Heap) -> None:
     block = heap.alloc(4, zero=True)
     wide = np.asarray(block, dtype=np.float64)
@@ -134,61 +116,6 @@ def test_dry_blocks_have_no_memory() -> None:
         with pytest.raises(sw.UnsupportedError, match="has no memory: its heap is dry"):
             block.view()
         block.free()
-
-
-# --- address limits -------------------------------------------------------------------------------
-
-
-pytest.importorskip("resource")
-
-PROGRAM = """
-import mmap, resource, threading
-import spanwise as sw
-
-MIB = 1 << 20
-heap = sw.Heap()
-early = heap.alloc(10)
-collected, dry, slabs = {kinds}
-
-def mapped():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmSize:"))
-
-def limit_to(more):
-    soft = resource.RLIM_INFINITY if more is None else mapped() + more
-    resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
-
-limit_to(256 * MIB)
-assert sw.Heap().alloc(100) is not None
-assert sw.CollectedHeap() is not None
-dry_too = sw.Heap(dry=True)
-dry_too.alloc(1 << 33)
-assert sw.TieredSlabs(heap).alloc(300) is not None
-said = []
-thread = threading.Thread(target=lambda: said.append(heap.alloc(1000)))
-thread.start()
-thread.join()
-assert len(said) == 1
-assert len(bytearray(50 * MIB)) == 50 * MIB
-assert len(mmap.mmap(-1, MIB)) == MIB
-large = heap.alloc(100 * MIB)
-view = large.view()
-view[::4096] = 7
-assert view[0] == view[100 * MIB - 4096] == 7
-del view
-for refused in (bytearray, heap.alloc):
-    try:
-        refused(300 * MIB)
-    except MemoryError:
-        continue
-    raise AssertionError(refused)
-large.free()
-limit_to(None)
-assert heap.alloc(300 * MIB).view()[-1] is not None
-early.free()
-heap.verify()
-print("ok")
-"""
 
 
 # --- threads --------------------------------------------------------------------------------------
