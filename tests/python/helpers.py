@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -197,6 +198,22 @@ def check_trace_events(events: list[dict[str, Any]]) -> None:
         assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0
         if event["ph"] == "C":
             assert all(isinstance(value, int) for value in event["args"].values())
+
+
+def lives(pid: int | str) -> bool:
+    """Return whether the process exists and is not a zombie."""
+    try:
+        return Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait up to five minutes for a condition, which must then hold."""
+    until = time.monotonic() + 300
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert condition()
 
 
 def in_threads(work: Callable[[int], object], count: int = 4, timeout: float = 600) -> None:

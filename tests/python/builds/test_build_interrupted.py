@@ -21,7 +21,7 @@ from spanwise.builds.build import put_in_place
 from spanwise.builds.steps import BuildError, run_step
 from spanwise.results.jobs import Signals
 
-from tests.python.helpers import script
+from tests.python.helpers import lives, script, wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no cc; install gcc")
 
@@ -34,21 +34,6 @@ StartBuild = Callable[[str], "subprocess.Popen[str]"]
 def compilers(folder: Path) -> list[int]:
     """Return the live processes of folder/cc-slow."""
     return [int(path.name) for path in (folder / "cc-slow.pids").iterdir() if lives(path.name)]
-
-
-def lives(pid: str) -> bool:
-    """Return whether the process exists and is not a zombie."""
-    try:
-        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 300
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.02)
-    assert condition()
 
 
 def left_in(folder: Path) -> list[str]:

@@ -27,7 +27,7 @@ from spanwise.measure.running import MALLOC_LIBRARY
 from spanwise.recordings import recorder
 from spanwise.recordings.launch import with_pipefail
 
-from tests.python.helpers import needs_recorder, script
+from tests.python.helpers import lives, needs_recorder, script, wait_for
 from tests.python.measure.bench_tools import BYTES, MIB, QUICK, errors_of
 
 DIFFERS = "sh: stdout differs from that of the plain run; find out why, or ignore it"
@@ -43,13 +43,8 @@ def test_a_signal_ends_the_program_too(number: signal.Signals, tmp_path: Path) -
             time.sleep(0.01)
         own.send_signal(number)
         assert own.wait() in (-number, 130)
-    state = Path("/proc", (tmp_path / "started").read_text().strip(), "stat")
-    deadline = time.monotonic() + 60
-    while (
-        state.exists() and state.read_text().split()[2] not in "ZX"
-    ):  # a zombie until it is reaped
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    pid = (tmp_path / "started").read_text().strip()
+    wait_for(lambda: not lives(pid))
 
 
 def test_a_different_output_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,18 +345,6 @@ def test_output_in_the_pipe_after_the_end_is_hashed(tmp_path: Path) -> None:
         launching._end(child)
 
 
-def wait_for_end(pid: int) -> bool:
-    """Wait for a killed process to end; a zombie has no command line."""
-    for _ in range(3000):
-        try:
-            if not Path(f"/proc/{pid}/cmdline").read_bytes():
-                return True
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        time.sleep(0.01)
-    return False
-
-
 @pytest.mark.parametrize("work", ["yes", "sleep 600", "sleep 600 >&-"])
 def test_ctrl_c_ends_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
@@ -388,4 +371,4 @@ def test_ctrl_c_ends_the_program(
             used(tmp_path, "sh", "-c", f"echo $$ > pid; exec {work}")
     finally:
         thread.join()
-    assert wait_for_end(int(pid.read_text()))
+    wait_for(lambda: not lives(pid.read_text().strip()))

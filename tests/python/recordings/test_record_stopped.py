@@ -19,7 +19,13 @@ from spanwise.heap import runner
 from spanwise.recordings import finish as finishing
 from spanwise.recordings.recorder import RECORDER
 
-from tests.python.helpers import needs_python_malloc, needs_recorder, python
+from tests.python.helpers import (
+    lives,
+    needs_python_malloc,
+    needs_recorder,
+    python,
+    wait_for,
+)
 
 KEPT = "the recording of what ran until then is kept"
 SERVER = """
@@ -40,13 +46,6 @@ pathlib.Path("clean").touch()
 """
 
 Start = Callable[..., "subprocess.Popen[str]"]
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 300
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert condition()
 
 
 @pytest.fixture
@@ -89,14 +88,6 @@ def allocations(path: Path) -> int:
     return summary.allocs
 
 
-def lives(pid: str) -> bool:
-    """Return whether the process exists and is not a zombie."""
-    try:
-        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def ends_within(pid: str, seconds: float) -> None:
     """Wait for the end, up to the given time."""
     until = time.monotonic() + seconds
@@ -111,7 +102,7 @@ def ends_within(pid: str, seconds: float) -> None:
 @needs_python_malloc()
 def test_ctrl_c_that_the_program_answers(tmp_path: Path, start: Start) -> None:
     command = start(*recorded(SERVER))
-    wait_until((tmp_path / "ready").exists)
+    wait_for((tmp_path / "ready").exists)
     os.killpg(command.pid, signal.SIGINT)
     lines = command.communicate()[1].splitlines()
     assert command.returncode == 130
@@ -127,9 +118,9 @@ def test_ctrl_c_that_the_program_answers(tmp_path: Path, start: Start) -> None:
 @needs_python_malloc()
 def test_the_second_ctrl_c_kills(tmp_path: Path, start: Start) -> None:
     command = start(*recorded(SERVER, stubborn=True))
-    wait_until((tmp_path / "ready").exists)
+    wait_for((tmp_path / "ready").exists)
     os.killpg(command.pid, signal.SIGINT)
-    wait_until((tmp_path / "stop-1").exists)
+    wait_for((tmp_path / "stop-1").exists)
     assert command.poll() is None  # waits for the program, which goes on
     program = (tmp_path / "pid").read_text()
     while lives(program):  # two that come before the command has heard the first are one
