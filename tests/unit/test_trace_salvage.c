@@ -55,6 +55,12 @@ static sw_trace_summary salvaged(void) {
     return sum;
 }
 
+static sw_trace_summary salvaged_areas(void) {
+    write_areas();
+    write_recording(NULL, 0);
+    return salvaged();
+}
+
 /* Two threads: 3 allocations, 1 free; 1 allocation, 1 reallocation. */
 static void fill(swt_raw *one, swt_raw *two) {
     make_areas();
@@ -87,9 +93,7 @@ static void open_blocks(void) {
     swt_buffer sites = {.data = swt_area_content(areas[0]), .capacity = 1000};
     CHECK(swt_put_site(&sites, 1, &address, 1));
     areas[0]->used = (uint32_t)sites.used;
-    write_areas();
-    write_recording(NULL, 0);
-    sw_trace_summary sum = salvaged();
+    sw_trace_summary sum = salvaged_areas();
     check_all_there(&sum);
     CHECK_EQ(sum.sites, 1);
     sum = salvaged(); /* has its end: nothing is appended again */
@@ -112,9 +116,7 @@ static void half_reallocation(void) {
     swt_raw one, two;
     fill(&one, &two);
     two.next[-1].word = 0; /* its second slot was not written yet: the object is where it was */
-    write_areas();
-    write_recording(NULL, 0);
-    sw_trace_summary sum = salvaged();
+    sw_trace_summary sum = salvaged_areas();
     CHECK_EQ(sum.incomplete, 0);
     CHECK_EQ(sum.reallocs, 0);
     CHECK_EQ(sum.calls, 5);
@@ -125,9 +127,7 @@ static void known_loss(void) {
     swt_raw one, two;
     fill(&one, &two);
     areas[0]->lost = 1;
-    write_areas();
-    write_recording(NULL, 0);
-    sw_trace_summary sum = salvaged();
+    sw_trace_summary sum = salvaged_areas();
     CHECK_EQ(sum.incomplete, 1);
     CHECK_EQ(sum.ops, 6);
 }
@@ -139,9 +139,7 @@ static void emptied_block(void) {
     swt_raw_clear(&one);
     CHECK(swt_raw_alloc(&one, SWT_RAW_MALLOC, 20, 200, 0x6000, 66, 0, 0));
     swt_raw_clear(&two);
-    write_areas();
-    write_recording(NULL, 0);
-    sw_trace_summary sum = salvaged();
+    sw_trace_summary sum = salvaged_areas();
     CHECK_EQ(sum.ops, 1);
     CHECK_EQ(sum.end_requested_bytes, 66);
 }
@@ -168,9 +166,7 @@ static void refused_end(void) {
         areas[0]->lost = lost;
         areas[0]->drop_reason = SWT_DROP_DISK;
         areas[0]->dropped_calls = 1000;
-        write_areas();
-        write_recording(NULL, 0);
-        sw_trace_summary sum = salvaged();
+        sw_trace_summary sum = salvaged_areas();
         CHECK_EQ(sum.incomplete, 0);
         CHECK_EQ(sum.drop_reason, 1);
         CHECK_EQ(sum.dropped_calls, 1000);
@@ -180,9 +176,7 @@ static void refused_end(void) {
     fill(&one, &two);
     areas[0]->drop_reason = SWT_DROP_REASON_COUNT;
     areas[0]->dropped_calls = 1000;
-    write_areas();
-    write_recording(NULL, 0);
-    sw_trace_summary sum = salvaged();
+    sw_trace_summary sum = salvaged_areas();
     check_all_there(&sum);
     CHECK_EQ(sum.dropped_calls, 0);
 }

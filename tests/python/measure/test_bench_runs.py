@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,10 +33,21 @@ DIFFERS = "sh: stdout differs from that of the plain run; find out why, or ignor
 PRELOADED = case_of(["sh", "-c", 'echo "preloaded: ${LD_PRELOAD:+yes}"'], "preloaded", "")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_program_too(number: signal.Signals, tmp_path: Path) -> None:
-    words = ["-m", "spanwise", "bench", "--", "sh", "-c", "echo $$ >pid; mv pid started; sleep 600"]
-    with subprocess.Popen([sys.executable, *words], cwd=tmp_path, stderr=subprocess.DEVNULL) as own:
+@pytest.mark.parametrize(
+    ("number", "work"),
+    [
+        (signal.SIGTERM, "sleep 600"),
+        (signal.SIGINT, "sleep 600"),
+        (signal.SIGINT, "exec yes"),
+        (signal.SIGINT, "exec sleep 600 >&-"),
+    ],
+)
+def test_a_signal_ends_the_program_too(number: signal.Signals, work: str, tmp_path: Path) -> None:
+    words = ["bench", "--", "sh", "-c", f"echo $$ >pid; mv pid started; {work}"]
+    own = subprocess.Popen(
+        [sys.executable, "-m", "spanwise", *words], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    with own:
         while not (tmp_path / "started").exists():
             assert own.poll() is None
             time.sleep(0.01)
@@ -343,32 +353,3 @@ def test_output_in_the_pipe_after_the_end_is_hashed(tmp_path: Path) -> None:
     finally:
         os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
         launching._end(child)
-
-
-@pytest.mark.parametrize("work", ["yes", "sleep 600", "sleep 600 >&-"])
-def test_ctrl_c_ends_the_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str
-) -> None:
-    pid = tmp_path / "pid"
-    started = threading.Event()
-    real = launching._hash_output
-
-    def hash_output(*arguments: Any) -> str:
-        started.set()
-        return real(*arguments)
-
-    def interrupt() -> None:
-        started.wait()
-        while not pid.exists() or not pid.read_text().endswith("\n"):
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(launching, "_hash_output", hash_output)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            used(tmp_path, "sh", "-c", f"echo $$ > pid; exec {work}")
-    finally:
-        thread.join()
-    wait_for(lambda: not lives(pid.read_text().strip()))

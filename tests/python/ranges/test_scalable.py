@@ -343,37 +343,3 @@ def test_best_fit_of_the_children() -> None:
             block.free()
     with pytest.raises(sw.UnsupportedError):
         sw.ScalableAllocator(backend="buddy")
-
-
-# --- the examples of GoMem's README, line for line ------------------------------------------------
-
-
-def test_gomem_basic_allocation() -> None:
-    allocator = sw.ScalableAllocator(first_bytes=1024)
-    buf = allocator.alloc(256)
-    buf.view()[:13] = b"Hello, World!"
-    buf.free()
-
-
-def test_gomem_partial_deallocation() -> None:
-    allocator = sw.ScalableAllocator(first_bytes=1024)
-    buf = allocator.alloc(1024)
-    part1, part2, part3 = (0, 256), (256, 512), (512, 1024)
-    buf.view(*part1)[:11] = b"Part 1 data"
-    buf.view(*part2)[:11] = b"Part 2 data"
-    buf.view(*part3)[:11] = b"Part 3 data"
-    buf.free(*part1)
-    buf.free(*part2)
-    buf.view(*part3)[:14] = b"Updated part 3"
-    assert bytes(buf.view(*part3)[:14]) == b"Updated part 3"
-    buf.free(*part3)
-    assert buf.freed
-
-
-def test_gomem_recyclable_memory() -> None:
-    allocator = sw.ScalableAllocator(first_bytes=1024)
-    rm = sw.RecyclableMemory(allocator)
-    rm.next_n(128)[:8] = b"Buffer 1"
-    rm.next_n(256)[:8] = b"Buffer 2"
-    rm.recycle()
-    assert allocator.stats().taken_bytes == 0

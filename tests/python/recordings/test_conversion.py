@@ -18,28 +18,10 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 
+from tests.python.recordings.converted import refused, rows, sizes
 from tests.python.recordings.profile_writer import profile, sample
 
 JEMALLOC = Path("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
-
-
-def rows(one: sw.Recording) -> list[tuple[int, ...]]:
-    names = ("time_ns", "kind", "object", "size", "thread")
-    return [tuple(int(row[name]) for name in names) for row in one.ops]
-
-
-def sizes(one: sw.Recording) -> dict[int, int]:
-    found = one.histogram()
-    return dict(zip(found["size_bytes"].tolist(), found["count"].tolist(), strict=True))
-
-
-def refused(path: Path, **named: object) -> str:
-    """Return the error, after checking that no recording is left."""
-    with pytest.raises((sw.TraceFormatError, sw.InvalidError)) as caught:
-        sw.convert(path, path.parent / "out.swt", **named)  # type: ignore[arg-type]
-    assert not (path.parent / "out.swt").exists()
-    assert path.name in str(caught.value) and "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 # --- pprof ----------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 
+from tests.python.recordings.converted import made, refused, rows
+
 ALLOC, FREE = range(2)
 NO_THREAD = (1 << 64) - 1
 HEAP = 0xC000000000
@@ -142,27 +144,6 @@ ROWS = [
     (7104, ALLOC, 1, 3072, 2),
 ]
 WHOLE = b"".join([header(), *FIRST, END, *SECOND, END])
-
-
-def rows(one: sw.Recording) -> list[tuple[int, ...]]:
-    names = ("time_ns", "kind", "object", "size", "thread")
-    return [tuple(int(row[name]) for name in names) for row in one.ops]
-
-
-def made(path: Path, content: bytes, **named: str) -> sw.Recording:
-    path.write_bytes(content)
-    return sw.convert(path, **named)  # type: ignore[arg-type]
-
-
-def refused(path: Path, content: bytes, **named: str) -> str:
-    """Return the error, after checking that no recording is left."""
-    out = path.parent / "out.swt"
-    path.write_bytes(content)
-    with pytest.raises((sw.TraceFormatError, sw.InvalidError, sw.UnsupportedError)) as caught:
-        sw.convert(path, out, **named)  # type: ignore[arg-type]
-    assert not out.exists() and "\n" not in str(caught.value)
-    assert str(caught.value).startswith(f"{path.name}: ")
-    return str(caught.value)
 
 
 def test_a_trace_by_hand(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import spanwise as sw
 from spanwise.__main__ import main
 
 from tests.python.helpers import ROOT
+from tests.python.recordings.converted import made, refused, sizes
 from tests.python.recordings.profile_writer import (
     OBJECTS,
     first_text,
@@ -26,25 +27,6 @@ from tests.python.recordings.profile_writer import (
 
 DATA = ROOT / "tests" / "data" / "profiles"
 FOUR = ("alloc_objects", "alloc_space", *OBJECTS)
-
-
-def sizes(one: sw.Recording) -> dict[int, int]:
-    found = one.histogram()
-    return dict(zip(found["size_bytes"].tolist(), found["count"].tolist(), strict=True))
-
-
-def made(path: Path, content: bytes, **named: str) -> sw.Recording:
-    path.write_bytes(content)
-    return sw.convert(path, **named)  # type: ignore[arg-type]
-
-
-def refused(path: Path, content: bytes, **named: str) -> str:
-    path.write_bytes(content)
-    with pytest.raises((sw.TraceFormatError, sw.InvalidError)) as caught:
-        sw.convert(path, path.parent / "out.swt", **named)  # type: ignore[arg-type]
-    assert not (path.parent / "out.swt").exists() and "\n" not in str(caught.value)
-    assert str(caught.value).startswith(f"{path.name}: ")
-    return str(caught.value)
 
 
 # --- bytes --------------------------------------------------------------------------------------

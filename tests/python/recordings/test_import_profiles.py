@@ -16,6 +16,7 @@ import spanwise as sw
 from spanwise.__main__ import main
 
 from tests.python.helpers import ROOT
+from tests.python.recordings.converted import made, refused, sizes
 
 DATA = ROOT / "tests" / "data" / "profiles"
 JEMALLOC = Path("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
@@ -60,16 +61,6 @@ heap_v2/1024
 MAPPED_LIBRARIES:
 00400000-00500000 r-xp 00001000 00:00 9986051     /no/such
 """
-
-
-def sizes(one: sw.Recording) -> dict[int, int]:
-    found = one.histogram()
-    return dict(zip(found["size_bytes"].tolist(), found["count"].tolist(), strict=True))
-
-
-def made(path: Path, text: str, **named: str) -> sw.Recording:
-    path.write_text(text, encoding="utf-8")
-    return sw.convert(path, **named)  # type: ignore[arg-type]
 
 
 def frames(one: sw.Recording) -> dict[tuple[str, ...], int]:
@@ -239,16 +230,6 @@ def test_call_sites_have_names(word: str, tmp_path: Path) -> None:
 
 
 # --- cut and wrong ------------------------------------------------------------------------------
-
-
-def refused(path: Path, text: str, **named: str) -> str:
-    """Return the error, after checking that no recording is left."""
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises((sw.TraceFormatError, sw.InvalidError, sw.UnsupportedError)) as caught:
-        sw.convert(path, path.parent / "out.swt", **named)  # type: ignore[arg-type]
-    assert not (path.parent / "out.swt").exists() and "\n" not in str(caught.value)
-    assert str(caught.value).startswith(f"{path.name}: ")
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
