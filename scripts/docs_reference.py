@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generates the reference pages of the site: Python names by autodoc, and the C headers.
+"""Generates the reference pages of the site: Python names by autodoc, C headers by declaration.
 
-A Python class has a page, and so have the functions, the errors, `plots`, `workloads`, and each C
-header.
+A Python class has a page, and so have the functions, the errors, `plots` and `workloads`. A C
+header has a page, and each function, type and macro in it an anchor with its comment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MODULES = ("plots", "workloads")
 """Public modules, with a page each."""
@@ -111,23 +111,154 @@ def _toctree(names: list[str]) -> str:
 
 # --- C -------------------------------------------------------------------------------------------
 
-_TITLE = re.compile(r"\*/\s*/\* (.+?)(?:\.\s|:?\n \*\n|\s\*/)", re.DOTALL)
-"""The first sentence of the comment after the licence."""
+_COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
+_NOISE = re.compile(r"\b(?:SW_API|SW_\w*INLINE|static|inline)\b|SW_NONNULL\(\d\)")
+_ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)(?=\s|;|$)", re.DOTALL)
+_TAGGED = re.compile(r"(?:typedef )?(struct|enum|union) (\w+) \{")
+_FUNCTION = re.compile(r"[\w\s*]+?\b\*?(sw_\w+)\([^;{]*\)$", re.DOTALL)
+_NAMES = re.compile(r"\b(sw_\w+)\b(?:\(\))?")
+_GUARD = re.compile(r"#define \w+_H")
+_SKIPPED = ("#include", "#if", "#endif", "#else", "#undef", 'extern "C"', "}")
+
+
+class Item(NamedTuple):
+    """A declaration of a header, or a group of functions with one comment."""
+
+    comment: str
+    code: str
+    """The declaration as it is in the header."""
+    functions: tuple[str, ...] = ()
+    """Signatures, if it declares functions."""
 
 
 def header_pages(root: Path) -> dict[str, str]:
-    """Return the pages of docs/reference/c by name, each with a header, and `index`."""
+    """Return the pages of docs/reference/c by name, and `index`."""
+    headers = sorted((root / "include/spanwise").glob("*.h*"))
+    texts = {header: header.read_text(encoding="utf-8") for header in headers}
+    known = {_name(one) for text in texts.values() for i in items(text) for one in i.functions}
+    seen: set[str] = set()
     found, rows = {}, ".. list-table::\n   :widths: 30 70\n"
-    for header in sorted((root / "include/spanwise").glob("*.h*")):
-        text = header.read_text(encoding="utf-8")
-        match = _TITLE.search(text)
-        title = match[1].replace("\n *", "") if match else ""
+    for header, text in texts.items():
+        first, rest = _first_comment(text)
+        title = first.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".:")
         rows += f"\n   * - :doc:`{header.name} <{header.stem}>`\n     - {escaped(title)}"
-        language = "c" if header.suffix == ".h" else "cpp"
-        found[header.stem] = page(header.name, code(text, language))
+        body = [prose(first, known), f"``#include <spanwise/{header.name}>``"]
+        if header.suffix == ".h":
+            body += [_rendered(item, known, seen) for item in items(rest)]
+        else:
+            body.append(code(rest, "cpp"))
+        found[header.stem] = page(header.name, *body)
     intro = "Include ``<spanwise/spanwise.h>``, or the header of a subject."
     found["index"] = page("C", intro, rows, _toctree(sorted(found)))
     return found
+
+
+def _first_comment(text: str) -> tuple[str, str]:
+    """Return the comment after the licence, as prose, and the text after it."""
+    match = list(_COMMENT.finditer(text))[1]
+    return _plain(match), text[match.end() :]
+
+
+def _plain(comment: re.Match[str]) -> str:
+    lines = comment.group(1).strip().split("\n")
+    return "\n".join(re.sub(r"^ \* ?", "", line) for line in lines).strip()
+
+
+def items(text: str) -> list[Item]:
+    """Return the declarations of a header, in its order."""
+    found: list[Item] = []
+    comment = ""
+    for chunk in _chunks(text):
+        match = _COMMENT.fullmatch(chunk)
+        if chunk == "" or chunk.startswith(_SKIPPED) or _GUARD.fullmatch(chunk):
+            comment = ""
+        elif match:
+            comment = _plain(match)
+        else:
+            signature = _signature(chunk)
+            joins = found and found[-1].functions and not comment and signature
+            if signature and joins and _is_adjacent(text, found[-1].code, chunk):
+                last = found[-1]
+                found[-1] = Item(last.comment, chunk, (*last.functions, signature))
+            else:
+                found.append(Item(comment, chunk, (signature,) if signature else ()))
+            comment = ""
+    return found
+
+
+def _is_adjacent(text: str, one: str, other: str) -> bool:
+    return f"{one}\n{other}" in text
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """Yield comments, declarations and directives of the top level, and "" for an empty line."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if not lines and (not line.strip() or line.startswith('extern "C"')):
+            yield line.strip()
+            continue
+        lines.append(line)
+        chunk = "\n".join(lines)
+        if _is_whole(chunk):
+            yield from _split(chunk)
+            lines = []
+
+
+def _is_whole(chunk: str) -> bool:
+    if chunk.startswith("#"):
+        return not chunk.endswith("\\")
+    if chunk.count("/*") != chunk.count("*/"):
+        return False
+    bare = _COMMENT.sub("", chunk).strip()
+    return not bare or (bare.endswith((";", "}")) and bare.count("{") == bare.count("}"))
+
+
+def _split(chunk: str) -> Iterator[str]:
+    """Move a comment after a declaration of one line before it."""
+    after = re.fullmatch(r"([^\n#/][^\n]*;)\s*(/\*.*\*/)", chunk)
+    yield from (after.group(2), after.group(1)) if after else (chunk,)
+
+
+def _signature(chunk: str) -> str:
+    """Return a function's declaration in one line, or "" for other declarations."""
+    if chunk.startswith(("typedef", "#", "enum", "struct", "union")):
+        return ""
+    bare = re.split(r"\{|;", _COMMENT.sub("", _ATTRIBUTE.sub("", _NOISE.sub("", chunk))))[0]
+    bare = " ".join(bare.split())
+    return bare if _FUNCTION.fullmatch(bare) else ""
+
+
+def _name(signature: str) -> str:
+    match = _FUNCTION.fullmatch(signature)
+    return match.group(1) if match else ""
+
+
+def _rendered(item: Item, known: set[str], seen: set[str]) -> str:
+    text = prose(item.comment, known)
+    if item.functions:
+        names = {_name(one) for one in item.functions}
+        body = f".. c:function:: {(chr(10) + ' ' * 16).join(item.functions)}"
+    else:
+        directive, name = _described(item.code)
+        names = {name}
+        body = f".. {directive}:: {name}" if name else ""
+        text = f"{text}\n\n{code(item.code)}".strip()
+    if not body or names & seen:  # a second definition, of another machine or compiler
+        return text
+    seen |= names
+    return f"{body}\n\n{textwrap.indent(text, '   ')}".rstrip()
+
+
+def _described(chunk: str) -> tuple[str, str]:
+    """Return the directive and the name of a type, macro or variable; "" for others."""
+    tagged = _TAGGED.match(chunk)
+    if tagged:
+        return f"c:{tagged.group(1)}", tagged.group(2)
+    macro = re.match(r"#define (\w+)", chunk)
+    if macro:
+        return "c:macro", macro.group(1)
+    named = re.search(r"\b(sw_\w+)(?=\)?\(|;)", chunk) if chunk.startswith("typedef") else None
+    return ("c:type", named.group(1)) if named else ("", "")
 
 
 def code(text: str, language: str = "c") -> str:
@@ -139,3 +270,19 @@ def escaped(text: str) -> str:
     """Return a comment's text in reStructuredText: `code` as such, other markup escaped."""
     text = re.sub(r"([\\*|]|_\b)", r"\\\1", text)
     return re.sub(r"`([^`\n]+)`", r"``\1``", text)
+
+
+def prose(comment: str, known: set[str]) -> str:
+    """Return a comment: paragraphs, and indented or aligned lines as they are."""
+    parts = []
+    for part in re.split(r"\n\s*\n", comment):
+        if re.search(r"^ |\S {2,}\S", part, re.MULTILINE):
+            parts.append(code(textwrap.dedent(part)))
+            continue
+        parts.append(_NAMES.sub(lambda match: _reference(match, known), escaped(part)))
+    return "\n\n".join(parts)
+
+
+def _reference(match: re.Match[str], known: set[str]) -> str:
+    """Return a link to a function; escaped spaces separate it from the text around it."""
+    return f"\\ :c:func:`{match.group(1)}`\\ " if match.group(1) in known else match.group()

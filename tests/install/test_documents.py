@@ -189,10 +189,73 @@ def test_every_public_name_of_python_has_an_anchor() -> None:
     assert sorted(described) == sorted(importlib.import_module("spanwise").__all__)
 
 
-def test_each_header_has_a_page_and_a_title() -> None:
-    found = docs_reference.header_pages(ROOT)
-    headers = {header.stem for header in (ROOT / "include/spanwise").glob("*.h*")}
-    assert set(found) == headers | {"index"}
-    assert "* - :doc:`range.h <range>`\n     - Range allocators" in found["index"]
-    assert "     - \n" not in found["index"]
-    assert "   SW_API sw_status sw_profile_create(" in found["optimize"]
+HEADER = """\
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boxes: store things.
+ *
+ *   sw_box_put(box, 1);
+ */
+#ifndef SPANWISE_BOX_H
+#define SPANWISE_BOX_H
+
+typedef struct sw_box {
+    int many; /* 0: empty */
+} sw_box;
+
+/* As sw_box_get_it, and `box` is *one*. */
+SW_API int sw_box_put(sw_box *box,
+                      int value) SW_NONNULL(1);
+SW_API void *sw_box_get_it(void); /* after all */
+static inline int sw_box_same(int a) {
+    if (a) return a;
+    return 0;
+}
+SW_API int sw_box_other(void);
+
+#endif
+"""
+
+
+def test_each_function_of_a_header_has_an_anchor_and_its_comment(tmp_path: Path) -> None:
+    (tmp_path / "include/spanwise").mkdir(parents=True)
+    (tmp_path / "include/spanwise/box.h").write_text(HEADER)
+    found = docs_reference.header_pages(tmp_path)
+    assert ":doc:`box.h <box>`\n     - Boxes: store things\n" in found["index"]
+    assert (
+        found["box"].split("\n\n", 4)[4]
+        == """\
+``#include <spanwise/box.h>``
+
+.. c:struct:: sw_box
+
+   .. code-block:: c
+
+      typedef struct sw_box {
+          int many; /* 0: empty */
+      } sw_box;
+
+.. c:function:: int sw_box_put(sw_box *box, int value)
+
+   As \\ :c:func:`sw_box_get_it`\\ , and ``box`` is \\*one\\*.
+
+.. c:function:: void *sw_box_get_it(void)
+
+   after all
+
+.. c:function:: int sw_box_same(int a)
+                int sw_box_other(void)
+"""
+    )
+
+
+def test_each_exported_function_has_one_anchor() -> None:
+    text = "\n".join(docs_reference.header_pages(ROOT).values())
+    blocks = re.findall(r"^\.\. c:function:: (.*?)\n\n", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\b(sw_\w+)\(", "\n".join(blocks))
+    headers = (ROOT / "include/spanwise").glob("*.h")
+    declared = {
+        name
+        for header in headers
+        for name in re.findall(r"^SW_API [^;(]*?\b(sw_\w+)\(", header.read_text(), re.MULTILINE)
+    }
+    assert len(found) == len(set(found)) and declared <= set(found) and len(declared) > 200
