@@ -391,7 +391,9 @@ def site_rows(before: LiveSites, after: LiveSites) -> list[dict[str, Any]]:
             counts[2 + place] += site.waste_bytes
     rows = []
     for site, counts in found.values():
-        fields = {name: list(getattr(site, name)) for name in ("frames", "names", "full_names")}
+        lists = ("frames", "names", "full_names")
+        fields: dict[str, Any] = {name: list(getattr(site, name)) for name in lists}
+        fields["through"] = site.through
         rows.append({**_row(fields, *counts[:2]), "waste_change": counts[3] - counts[2]})
     return _greatest_first(rows)
 
@@ -440,8 +442,14 @@ def _changes(changed: list[dict[str, Any]]) -> str:
 def _names(rows: list[dict[str, Any]], most: int) -> list[str]:
     if "frames" not in rows[0]:
         return [f"{row['size_bytes']} B" if row["size_bytes"] else "large" for row in rows]
-    fields = ("frames", "names", "full_names")
-    sites = [Site(0, 0, 0, *(tuple(row[name]) for name in fields)) for row in rows]
+    sites = [
+        Site(
+            *(0, 0, 0, tuple(row["frames"]), tuple(row["names"])),
+            full_names=tuple(row["full_names"]),
+            through=row["through"],
+        )
+        for row in rows
+    ]
     return callers(sites, most)
 
 

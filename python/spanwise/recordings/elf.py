@@ -60,7 +60,8 @@ class Functions:
 
     Attributes:
         starts: their addresses; `ends` are one past their last bytes.
-        names: as in the symbol table.
+        names: as in the symbol table; the last one of an address is the shortest that does not
+            begin with an underscore, if there is one.
         complete: whether they are from the full symbol table, not only the dynamic one.
     """
 
@@ -192,13 +193,16 @@ class ElfFile:
         rows = np.frombuffer(raw, np.dtype(_SYMBOL), len(raw) // _SYMBOL_BYTES)
         wanted = np.isin(rows["info"] & 15, _FUNCTIONS) & (rows["size"] > 0) & (rows["section"] > 0)
         rows = rows[wanted]
-        rows = rows[np.argsort(rows["value"], kind="stable")]
         try:
             texts = self._bytes(self._sections[section.link])
-            names = tuple(
+            names = [
                 texts[at : texts.index(b"\0", at)].decode("utf-8", "replace")
                 for at in rows["name"].tolist()
-            )
+            ]
         except READING_ERRORS as error:
             raise ElfError(f"damaged: names of {section.name}: {what_is_wrong(error)}") from None
-        return Functions(rows["value"], rows["value"] + rows["size"], names, complete)
+        public = np.array([not name.startswith("_") for name in names], bool)
+        length = np.array([len(name) for name in names], np.int64)
+        order = np.lexsort((-length, public, rows["value"]))
+        rows, sorted_names = rows[order], tuple(names[i] for i in order.tolist())
+        return Functions(rows["value"], rows["value"] + rows["size"], sorted_names, complete)

@@ -56,7 +56,7 @@ class LiveSite(Result):
         kept_free_bytes: their share of the free slots and tails of their spans.
         resident_bytes: their share of the resident bytes of these spans, divided like free bytes.
         frames: as of `Site`.
-        names: as of `Site`, and so are full_names.
+        names: as of `Site`, and so are full_names and through.
     """
 
     id: int
@@ -68,6 +68,7 @@ class LiveSite(Result):
     frames: tuple[str, ...]
     names: tuple[str, ...] = ()
     full_names: tuple[str, ...] = ()
+    through: str = ""
 
     @property
     def waste_bytes(self) -> int:
@@ -134,7 +135,7 @@ class LiveSites(Result, Value, Tabular):
     def array(self) -> Rows:
         """One row per site: its numbers, and its frames and names joined by ";"."""
         rows = [{**site.to_dict(), **joined(site)} for site in self]
-        return rows_of(rows, ("id", *_COUNTS, "frames", "names", "full_names"))
+        return rows_of(rows, ("id", *_COUNTS, "frames", "names", "full_names", "through"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for JSON."""

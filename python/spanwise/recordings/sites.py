@@ -12,7 +12,13 @@ from typing import Any, Protocol, TypeVar, cast
 
 from spanwise import _format
 from spanwise.recordings.names import name_frames, named_call
-from spanwise.recordings.wrappers import Folding, plain_function, split_place
+from spanwise.recordings.wrappers import (
+    Folding,
+    entry,
+    in_runtime_library,
+    plain_function,
+    split_place,
+)
 from spanwise.results.rows import Result, Rows, Tabular, rows_of
 
 _SHOWN = 10
@@ -29,7 +35,7 @@ _STANDARD = re.compile(r"/lib/python3\.\d+t?/(?!(site|dist)-packages/)|\(<frozen
 """In a line of Python's own modules."""
 _STARTS = ("__libc_start_call_main", "__libc_start_main_impl", "__libc_start_main", "_start")
 _COUNTS = ("allocs", "allocated_bytes")
-_COLUMNS = ("id", *_COUNTS, "frames", "names", "full_names")
+_COLUMNS = ("id", *_COUNTS, "frames", "names", "full_names", "through")
 
 
 class Framed(Protocol):
@@ -51,6 +57,10 @@ class Framed(Protocol):
     def full_names(self) -> tuple[str, ...]:
         """All names, or ()."""
 
+    @property
+    def through(self) -> str:
+        """The folded function of a runtime library that the first one called, or ""."""
+
 
 AnySite = TypeVar("AnySite", bound=Framed)
 """A dataclass with the fields of `Framed`."""
@@ -67,11 +77,22 @@ def name_sites(
 ) -> tuple[AnySite, ...]:
     """Return the sites with names."""
     found = name_frames((frame for site in sites for frame in site.frames), build_ids)
-    every = [tuple(name for frame in site.frames for name in found[frame]) for site in sites]
-    return tuple(
-        replace(cast(Any, site), names=folding.of(names), full_names=names)
-        for site, names in zip(sites, every, strict=True)
-    )
+    runtime = {frame: in_runtime_library(frame) for frame in found}
+    return tuple(_with_names(site, found, runtime, folding) for site in sites)
+
+
+def _with_names(
+    site: AnySite,
+    found: Mapping[str, tuple[str, ...]],
+    runtime: Mapping[str, bool],
+    folding: Folding,
+) -> AnySite:
+    every = tuple(name for frame in site.frames for name in found[frame])
+    of_runtime = [runtime[frame] for frame in site.frames for _ in found[frame]]
+    names = folding.of(every, of_runtime)
+    through = entry(every, names, of_runtime)
+    made = replace(cast(Any, site), names=names, full_names=every, through=through)
+    return cast(AnySite, made)
 
 
 def have_names(sites: Iterable[Framed]) -> bool:
@@ -87,7 +108,8 @@ def merge_key(site: Framed) -> tuple[str, ...] | int:
 def merge_sites(sites: Iterable[AnySite], counts: Sequence[str]) -> list[AnySite]:
     """Merge sites with equal names: add up the fields `counts`, keep the others of the first.
 
-    Such sites differ only in folded frames, or in instructions of one line.
+    Such sites differ only in folded frames, or in instructions of one line. `through` is "" if it
+    differs.
     """
     found: dict[tuple[str, ...] | int, AnySite] = {}
     for site in sites:
@@ -95,7 +117,8 @@ def merge_sites(sites: Iterable[AnySite], counts: Sequence[str]) -> list[AnySite
         first = found.setdefault(key, site)
         if first is not site:
             sums = {name: getattr(first, name) + getattr(site, name) for name in counts}
-            found[key] = replace(cast(Any, first), **sums)
+            through = first.through if first.through == site.through else ""
+            found[key] = replace(cast(Any, first), **sums, through=through)
     return list(found.values())
 
 
@@ -130,6 +153,7 @@ def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
 def callers(sites: Sequence[Framed], most: int) -> list[str]:
     """Return the innermost caller of each site, followed by its callers while they fit.
 
+    A function of a runtime library that it called is named first: "main (a.c:3) through printf".
     Callers have no parameters, file and line, and a function that calls itself is named once. A
     line of Python's standard library is followed by the first line outside of it. Sites with equal
     texts show the first caller in which they differ, or the address.
@@ -169,7 +193,7 @@ def _callers(site: Framed, most: int) -> str:
         room = most - len(link)
         last = _own(site.names[program], max(room - len(site.names[0]), room // 2, 10))
         return f"{_own(site.names[0], max(room - len(last), 10))}{link}{last}"
-    text = _own(site.names[0], most)
+    text = innermost(site, most)
     functions = [plain_function(split_place(name)[0]) for name in site.names]
     for before, function in pairwise(functions):
         if function == before:
@@ -179,6 +203,13 @@ def _callers(site: Framed, most: int) -> str:
             break
         text = longer
     return text
+
+
+def innermost(site: Framed, most: int) -> str:
+    """Return the first name of a site, and through which function it allocated if that fits."""
+    name = _own(site.names[0], most)
+    link = f" through {site.through}" if site.through else ""
+    return f"{name}{link}" if len(name + link) <= most else name
 
 
 def _program_line(site: Framed) -> int:
@@ -238,6 +269,8 @@ class Site(Result):
             were inlined. Leading allocator wrappers are folded, so the first name is the program's
             own function (docs/design/inspect.md).
         full_names: the same with the wrappers.
+        through: the folded function of a C or C++ runtime library that the first of `names`
+            called, such as printf; "" if there is none.
     """
 
     id: int
@@ -246,6 +279,7 @@ class Site(Result):
     frames: tuple[str, ...]
     names: tuple[str, ...] = ()
     full_names: tuple[str, ...] = ()
+    through: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""

@@ -83,7 +83,8 @@ class SpanPinning(Result, Value, Tabular):
         spans: number of partial spans.
         free_bytes: free slots and tails of these.
         frames: the site's frames of each group; () if groups are not sites.
-        names: of the frames, as of `Site`; () before `named`. Text and JSON always have them.
+        names: of the frames, as of `Site`; () before `named`, and so are full_names and through.
+            Text and JSON always have them.
         build_ids: as of `LiveSites`.
         imported: as of `LiveSites`.
     """
@@ -96,6 +97,7 @@ class SpanPinning(Result, Value, Tabular):
     frames: tuple[tuple[str, ...], ...] = ()
     names: tuple[tuple[str, ...], ...] = ()
     full_names: tuple[tuple[str, ...], ...] = ()
+    through: tuple[str, ...] = ()
     build_ids: tuple[tuple[str, str], ...] = ()
     imported: bool = False
 
@@ -112,15 +114,18 @@ class SpanPinning(Result, Value, Tabular):
             self,
             names=tuple(site.names for site in sites),
             full_names=tuple(site.full_names for site in sites),
+            through=tuple(site.through for site in sites),
         )
 
     @property
     def _sites(self) -> list[Site]:
         """The call site of each group."""
-        nothing = ((),) * len(self)
-        columns = (self.frames, self.names or nothing, self.full_names or nothing)
-        ids = self.array["group"].tolist()
-        return [Site(one, 0, 0, *more) for one, *more in zip(ids, *columns, strict=True)]
+        sites = zip(self.array["group"].tolist(), self.frames, strict=True)
+        bare = [Site(one, 0, 0, frames) for one, frames in sites]
+        if not self.names:
+            return bare
+        names = zip(bare, self.names, self.full_names, self.through, strict=True)
+        return [replace(one, names=a, full_names=b, through=c) for one, a, b, c in names]
 
     @cached_property
     def _named(self) -> list[Site]:
@@ -143,7 +148,7 @@ class SpanPinning(Result, Value, Tabular):
         if self.by == "site":
             for row, site in zip(rows, self._named, strict=True):
                 row["frames"], row["names"] = list(site.frames), list(site.names)
-                row["full_names"] = list(site.full_names)
+                row["full_names"], row["through"] = list(site.full_names), site.through
         return {
             "by": self.by,
             "spans": self.spans,

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocator wrappers: functions that are folded, so that a stack begins with the program's own.
 
-Only leading frames are folded, up to the first function that is not a wrapper. A stack that was
-truncated before the program's own functions keeps its outermost wrapper.
+Only leading frames are folded: wrappers, and all frames of the C and C++ runtime libraries. In a
+stack of runtime libraries alone only wrappers are. A stack that was truncated before the program's
+own functions keeps its outermost wrapper.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -48,6 +49,16 @@ WRAPPERS = {
 }
 """Patterns by family; they match whole names as `plain_function` returns them."""
 
+RUNTIME = re.compile(
+    r"(ld(64|-linux[-\w]*|-musl-\w+)?|lib(c|dl|m|mvec|nss_\w+|pthread|resolv|rt|util)(\.musl-\w+)?"
+    r"|lib(c\+\+(abi)?|gcc_s|stdc\+\+|supc\+\+|unwind))(-[\d.]+)?\.so[.\d]*"
+)
+"""File names of the runtime libraries of C and C++: glibc, musl, libstdc++ and libc++."""
+
+_LINKED_IN = ("_start", "__libc_csu_init")
+"""Runtime functions that are linked into the program."""
+_UNSAID = re.compile(rf"{WRAPPERS['malloc family']}|operator new|.*(::_|\+0x).*")
+_ALIAS = re.compile(r"^_*(GI_+|IO_+|isoc\d+_)*(new_(?=f))?(?=[a-z])|_(chk|internal)$")
 _WRAPPER = re.compile("|".join(f"(?:{one})" for one in WRAPPERS.values()))
 _PLACE = re.compile(r"(.+) (?:\(([^()]*)\)|in ([^ ()]+))", re.DOTALL)
 _OPERATOR = re.compile(r"\boperator *(\(\)|\[\]|<=>|<<=?|>>=?|->\*?|<=?|>=?)")
@@ -151,18 +162,53 @@ class Folding:
         every = "|".join(f"(?:{one})" for one in self.hide_frames)
         return re.compile(every) if every else None
 
-    def of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the names of a stack without its leading wrappers, innermost first."""
+    def of(self, names: Iterable[str], runtime: Sequence[bool] = ()) -> tuple[str, ...]:
+        """Return the names of a stack without its leading wrappers, innermost first.
+
+        Args:
+            names: of all frames.
+            runtime: whether each is in a runtime library; they are folded as wrappers are, unless
+                nothing would be left.
+        """
         every = tuple(names)
         if self.full_stacks:
             return every
-        first = next((i for i, name in enumerate(every) if not self._folds(name)), -1)
-        return every[first:]
+        own = [i for i, name in enumerate(every) if not self._folds(name)]
+        called = (i for i in own if not (any(runtime[i : i + 1]) or _starts(every[i])))
+        return every[next(called, own[0] if own else -1) :]
 
     def _folds(self, name: str) -> bool:
         if self._hidden is not None and self._hidden.search(split_place(name)[0]):
             return True
         return _is_wrapper(name)
+
+
+def in_runtime_library(frame: str) -> bool:
+    """Return whether a return address, "module+0xoffset", is in a runtime library."""
+    file = frame.rpartition("+0x")[0].rpartition("/")[2]
+    return RUNTIME.fullmatch(file) is not None
+
+
+def _starts(name: str) -> bool:
+    return split_place(name)[0] in _LINKED_IN
+
+
+def entry(names: Sequence[str], kept: Sequence[str], runtime: Sequence[bool]) -> str:
+    """Return the function of a runtime library that a folded stack's first function called.
+
+    "" if it called another one, or an allocation function such as malloc, or one without a public
+    name.
+
+    Args:
+        names: of all frames.
+        kept: those that `Folding.of` returned.
+        runtime: as of `Folding.of`.
+    """
+    last = len(names) - len(kept) - 1
+    if last < 0 or not runtime[last] or runtime[last + 1]:
+        return ""
+    function = plain_function(split_place(names[last])[0])
+    return "" if _UNSAID.fullmatch(function) else _ALIAS.sub("", function)
 
 
 _is_wrapper = lru_cache(maxsize=1 << 16)(is_wrapper)

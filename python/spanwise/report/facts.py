@@ -240,7 +240,9 @@ def _timeline(
 def named_as(sites: Iterable[LiveSite], names: Mapping[int, Site]) -> tuple[LiveSite, ...]:
     """Return the sites with names that are known by id."""
     known = [(one, names[one.id]) for one in sites]
-    return tuple(replace(a, names=b.names, full_names=b.full_names) for a, b in known)
+    return tuple(
+        replace(a, names=b.names, full_names=b.full_names, through=b.through) for a, b in known
+    )
 
 
 def short_names(live: LiveSites) -> LiveSites:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,13 @@ import spanwise as sw
 from spanwise import _format
 from spanwise.recordings.live_sites import LiveSite
 from spanwise.recordings.sites import Site, Sites, callers
-from spanwise.recordings.wrappers import Folding, is_wrapper, plain_function
+from spanwise.recordings.wrappers import (
+    Folding,
+    entry,
+    in_runtime_library,
+    is_wrapper,
+    plain_function,
+)
 
 from tests.python.helpers import needs_recorder, spanwise
 
@@ -74,6 +81,66 @@ int main(int count, char **) {
     for (int i = 100; i < 140; i++) strings.push_back(each(i));
     int sizes = t0[0] + t1[0] + t2[0] + t3[0] + t4[0] + t5[0] + t6[0] + t7[0];
     return sizes + best->name.empty() + split.empty() + !totals + matrix.empty() + !list;
+}
+"""
+
+RUNTIME_C = r"""
+#define _GNU_SOURCE
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+static void show(int n) { printf("%d lines\n", n); }
+static void sort(int *values) { qsort(values, 4000, sizeof *values, compare); }
+static char *next_line(FILE *file) {
+    char *text = NULL;
+    size_t bytes = 0;
+    return getline(&text, &bytes, file) < 0 ? NULL : text;
+}
+static FILE *open_it(const char *path) { return fopen(path, "r"); }
+static char *copied(const char *text) { return strdup(text); }
+static char *formatted(int n) {
+    char *text = NULL;
+    return asprintf(&text, "%0100d", n) < 0 ? NULL : text;
+}
+static void choose(void) { setlocale(LC_ALL, "C.UTF-8"); }
+int main(int count, char **words) {
+    choose();
+    FILE *file = open_it(words[count - 1]);
+    char *lines[8] = {next_line(file), copied("a text"), formatted(count)};
+    int *values = calloc(4000, sizeof *values);
+    sort(values);
+    show(lines[0] != NULL);
+    return values[0];
+}
+"""
+
+RUNTIME_CPLUSPLUS = r"""
+#include <fstream>
+#include <iostream>
+#include <locale>
+#include <map>
+#include <sstream>
+#include <string>
+static std::string read(const char *path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line + " is the first of all lines";
+}
+static void choose() { std::locale::global(std::locale("C.UTF-8")); }
+static std::string joined(int n) {
+    std::ostringstream text;
+    text << "a text that is too long for the object itself: " << n;
+    return text.str();
+}
+int main(int count, char **words) {
+    choose();
+    std::map<std::string, std::string> all;
+    for (int i = 0; i < 50; i++) all[joined(i)] = std::string(i + 20, 'x');
+    all["line"] = read(words[count - 1]);
+    std::cout << all.size() << std::endl;
 }
 """
 
@@ -165,6 +232,51 @@ def test_sites_of_rust_begin_in_the_program(rust: sw.Recording) -> None:
     for sites in (rust.live_sites("c16").merged(), rust.sites.merged()):
         assert len(sites) >= 15
         assert own_share(sites, r"store\.rs") >= 0.9, [site.names[:2] for site in sites]
+
+
+def recorded_here(folder: Path, name: str, source: str, compiler: str | None) -> sw.Recording:
+    """Record a program that reads its own source."""
+    if compiler is None:
+        pytest.skip("no compiler")
+    made = compiled(folder, name, source, compiler, "-O1", "-g", "-fno-inline")
+    return sw.record([made, folder / name], folder / "it.swt", stacks=16)
+
+
+@needs_recorder()
+def test_sites_in_libc_begin_in_the_program(tmp_path: Path) -> None:
+    """In every table; the functions of libc that were called are named."""
+    found = recorded_here(tmp_path, "app.c", RUNTIME_C, shutil.which("gcc"))
+    sites = found.sites.merged()
+    assert own_share(sites, r"app\.c") >= 0.9, [site.full_names for site in sites]
+    through = {site.names[0].split()[0]: site.through for site in sites}
+    assert through["main"] == ""  # it called calloc
+    expected = {
+        **{"show": "printf", "copied": "strdup", "open_it": "fopen", "formatted": "asprintf"},
+        **{"choose": "setlocale"},
+    }
+    assert expected.items() <= through.items()
+    assert through["sort"] in ("qsort", "qsort_r") and through["next_line"][:4] == "getd"
+    rows = repr(found.sites)
+    assert re.search(r"  show \(app\.c:\d+\) through printf < main\n", rows), rows
+    pinning = found.span_pinning("site", at="end")
+    assert own_share(pinning._named, r"app\.c") >= 0.9
+    assert any(label.startswith("open_it (app.c:") for label in pinning.labels())
+    assert {row["through"] for row in pinning.to_dict()["groups"]} >= {"fopen", "strdup"}
+    full = found.sites.named(full_stacks=True)
+    assert {site.through for site in full} == {""}
+    assert not own_share(full, r"app\.c") >= 0.9
+
+
+@needs_recorder()
+def test_sites_in_the_cplusplus_library_begin_in_the_program(tmp_path: Path) -> None:
+    """Also with standard templates that were instantiated in the program itself."""
+    found = recorded_here(tmp_path, "app.cc", RUNTIME_CPLUSPLUS, CXX)
+    sites = found.sites.merged()
+    assert len(sites) >= 8
+    assert own_share(sites, r"app\.cc") >= 0.9, [site.full_names for site in sites]
+    through = {site.through for site in sites}
+    assert "std::locale::locale" in through
+    assert not any("operator new" in one or "::_" in one for one in through)
 
 
 @needs_recorder()
@@ -330,6 +442,54 @@ def test_folding_by_hand() -> None:
     assert Folding().of(()) == ()
 
 
+@pytest.mark.parametrize(
+    ("file", "is_one"),
+    [
+        *((one, True) for one in ("libc.so.6", "libc-2.31.so", "ld-linux-x86-64.so.2")),
+        *((one, True) for one in ("ld-2.31.so", "libstdc++.so.6.0.30", "libgcc_s.so.1")),
+        *((one, True) for one in ("libc.musl-x86_64.so.1", "ld-musl-aarch64.so.1")),
+        *((one, True) for one in ("libc++.so.1.0", "libc++abi.so.1", "libm.so.6")),
+        *((one, False) for one in ("libc-client.so.2007", "libz.so.1", "libcurl.so.4", "app")),
+    ],
+)
+def test_runtime_libraries(file: str, is_one: bool) -> None:
+    assert in_runtime_library(f"/usr/lib/{file}+0x1234") is is_one
+
+
+def test_frames_of_runtime_libraries_are_folded_by_hand() -> None:
+    """All in front of another module, but not if there is none."""
+    stack = ("outstring (a.c:1)", "__printf in libc.so.6", "show (app.c:3)", "_start in app")
+    runtime = (True, True, False, False)
+    assert Folding().of(stack, runtime) == stack[2:]
+    assert entry(stack, stack[2:], runtime) == "printf"
+    assert Folding(full_stacks=True).of(stack, runtime) == stack
+    assert entry(stack, stack, runtime) == ""
+    alone = ("malloc", "call_init in ld.so", "_dl_init in ld.so", "_start in app")
+    assert Folding().of(alone, (True, True, True, False)) == alone[1:]  # _start is not called
+    assert entry(alone, alone[1:], (True, True, True, False)) == ""
+    hidden = Folding(hide_frames=("^show$",)).of((*stack[:3], "main (app.c:9)"), (*runtime[:3], 0))
+    assert hidden == ("main (app.c:9)",)
+    assert entry((*stack[:3], *hidden), hidden, (*runtime[:3], False)) == ""
+
+
+@pytest.mark.parametrize(
+    ("function", "public"),
+    [
+        ("__GI___strdup", "strdup"),
+        ("_IO_new_fopen", "fopen"),
+        ("__vasprintf_chk", "vasprintf"),
+        ("__isoc99_fscanf", "fscanf"),
+        ("std::locale::locale(char const*)", "std::locale::locale"),
+        ("operator new(unsigned long)", ""),
+        ("__libc_calloc", ""),
+        ("std::f::_M_g()", ""),
+        ("libc.so.6+0x12 (stripped)", ""),
+    ],
+)
+def test_entries_have_public_names(function: str, public: str) -> None:
+    assert entry((function, "main"), ("main",), (True, False)) == public
+
+
 # --- text -----------------------------------------------------------------------------------------
 
 
@@ -373,6 +533,18 @@ def test_equal_texts_say_in_what_the_sites_differ() -> None:
         "make (a.c:3) through malloc",
         "make (a.c:3) through calloc",
     ]
+
+
+def test_the_function_of_the_runtime_is_named_if_it_fits() -> None:
+    one = Site(1, 1, 10, ("a+0x1",), ("show (a.c:3)", "main (a.c:9)"), (), "printf")
+    assert callers([one], 40) == ["show (a.c:3) through printf < main"]
+    assert callers([one], 27) == ["show (a.c:3) through printf"]
+    assert callers([one], 26) == ["show (a.c:3) < main"]
+    other = replace(one, id=2, through="puts")
+    (both,) = Sites([one, replace(one, id=3), other]).merged()
+    assert both.through == "" and both.allocs == 3
+    (same,) = Sites([one, replace(one, id=3)]).merged()
+    assert same.through == "printf"
 
 
 def test_merged_sites_add_up() -> None:

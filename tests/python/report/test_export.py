@@ -547,7 +547,7 @@ def test_what_grew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert output["sites"] == [
         {
-            **{"frames": [], "names": [], "full_names": []},
+            **{"frames": [], "names": [], "full_names": [], "through": ""},
             **{"before": 41_000, "after": 45_000, "change": 4000, "waste_change": -4000},
         }
     ]
