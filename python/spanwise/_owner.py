@@ -153,15 +153,34 @@ class _Memory:
         self._life = life
 
 
+class ByteView(np.ndarray[Any, np.dtype[np.uint8]]):
+    """A uint8 array that also takes bytes, which numpy would parse: `view[:5] = b"hello"`."""
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(value, bytes) and self.dtype == np.uint8:
+            place = self[index]
+            if len(value) != place.size:  # a single byte would fill all of them
+                count = f"{place.size:,} elements" if place.size != 1 else "1 element"
+                raise ValueError(f"{len(value):,} bytes cannot be assigned to {count}")
+            value = np.frombuffer(value, np.uint8).reshape(place.shape)
+        super().__setitem__(index, value)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """Return what numpy computes of it as a plain array, as `numpy.memmap` does."""
+        made = super().__array_wrap__(array, context)
+        if made is self or type(self) is not ByteView:
+            return made
+        return made[()] if return_scalar or made.shape == () else made.view(np.ndarray)
+
+
 def array_at(address: int, size: int, life: Life) -> NDArray[np.uint8]:
-    """Return the bytes at an address as a writable array; `life` ends with its last view.
+    """Return the bytes at an address as a writable `ByteView`; `life` ends with its last view.
 
     `ffi.buffer` over an `ffi.gc` pointer would not work: its destructor runs before `__del__`
     methods of the same cycle, which may still read the view.
     """
     interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
-    array: NDArray[np.uint8] = np.asarray(_Memory(interface, life))
-    return array
+    return np.asarray(_Memory(interface, life)).view(ByteView)
 
 
 def view_at(address: int, size: int, life: Life) -> memoryview:

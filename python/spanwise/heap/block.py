@@ -168,7 +168,7 @@ class Block(Slot):
     def view(self) -> NDArray[np.uint8]:
         """Return the requested bytes as a writable uint8 array of shape (size_bytes,), not a copy.
 
-        `block.view()[:5] = memoryview(b"hello")` writes bytes.
+        `block.view()[:5] = b"hello"` writes bytes.
 
         Raises:
             BlockFreedError: the block is free.

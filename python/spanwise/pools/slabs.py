@@ -102,7 +102,7 @@ class TieredSlabs(HeapUser):
 
     >>> with Heap() as heap, TieredSlabs(heap) as slabs:
     ...     buffer = slabs.alloc(900)
-    ...     buffer.view()[:5] = list(b"hello")
+    ...     buffer.view()[:5] = b"hello"
     ...     buffer.free()
     """
 

@@ -312,6 +312,11 @@ class BuddyAllocator(RangeBase):
         )
 
     @property
+    def backend(self) -> str:
+        """Name of the data structure: "buddy"."""
+        return BACKENDS[_BUDDY]
+
+    @property
     def unit(self) -> int:
         """The smallest block."""
         return self._unit

@@ -24,11 +24,22 @@ _SHOWN = 20
 _WIDEST = 60
 
 
+class Row(np.void):  # type: ignore[misc]  # numpy does so itself, for np.record
+    """One row: a numpy structured scalar that prints the names of its columns."""
+
+    def __repr__(self) -> str:
+        names = self.dtype.names or ()
+        fields = ", ".join(f"{name}={self[name].tolist()!r}" for name in names)
+        return _format.clipped(f"Row({fields})")
+
+    __str__ = __repr__
+
+
 class Rows:
     """Rows of named columns, shape (rows,), that numpy and other tools read.
 
     Indexing is that of a structured array: a name gives that column, a plain numpy array that is a
-    view; a slice, a mask or several names give `Rows`; a number gives one row. numpy's functions
+    view; a slice, a mask or several names give `Rows`; a number gives one `Row`. numpy's functions
     take rows, `np.asarray(rows)` is the structured array itself, and rows have its attributes
     (`rows.dtype`, `rows.nbytes`, `rows.tolist()`, ...).
 
@@ -77,8 +88,16 @@ class Rows:
 
     def __getitem__(self, index: Any) -> Any:
         found = self._array[index]
+        if isinstance(found, np.void):
+            return self._as_row_array()[index]
         structured = isinstance(found, np.ndarray) and found.dtype.names is not None
         return Rows(found) if structured else found
+
+    def _as_row_array(self) -> NDArray[np.void]:
+        """Return a view of the array with elements of the type `Row`."""
+        if self._array.dtype.names is None:
+            return self._array
+        return self._array.view(np.dtype((Row, self._array.dtype)))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._array[index] = value
@@ -87,7 +106,7 @@ class Rows:
         return len(self._array)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._array)
+        return iter(self._as_row_array())
 
     def __eq__(self, other: object) -> Any:
         return self._array == (other._array if isinstance(other, Rows) else other)

@@ -98,6 +98,30 @@ def test_array_protocol(heap: sw.Heap) -> None:
     block.free()  # copies do not hold it
 
 
+def test_views_take_bytes(heap: sw.Heap) -> None:
+    """As a bytearray does, for all bytes or some; other lengths and types are refused."""
+    block = heap.alloc(8, zero=True)
+    view = block.view()
+    view[:5] = b"hello"
+    view[5] = b"!"
+    view[[6, 7]] = b"ab"
+    assert view.tobytes() == b"hello!ab"
+    view.reshape(2, 4)[:, :2] = b"WXYZ"
+    assert bytes(view) == b"WXllYZab" and not isinstance(view + 1, type(view))
+    view[:2], view[2:] = bytearray(b"ok"), 7
+    assert bytes(view[:3]) == b"ok\x07" and view.max() == ord("o")
+    for value in (b"a", b"seven b"):
+        with pytest.raises(ValueError, match="bytes cannot be assigned to 8 elements"):
+            view[:] = value
+    view += 1
+    assert np.shares_memory(view, block.view()) and bytes(view[:2]) == b"pl"
+    with sw.Arena() as arena:
+        memory = arena.alloc(3)
+        memory[:] = b"abc"
+        assert memory.tolist() == [97, 98, 99]
+        del memory
+
+
 def test_leaving_never_masks_the_bodys_exception() -> None:
     for action in ("always", "error"):
         with warnings.catch_warnings(record=True):

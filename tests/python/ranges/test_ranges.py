@@ -140,6 +140,8 @@ def test_names_of_back_ends() -> None:
         assert ranges.find(15) == 40
     with sw.RangeAllocator(1 << 14, backend="buddy") as ranges:
         assert (ranges.alloc(1500), ranges.alloc(1), ranges.backend) == (0, 2048, "buddy")
+    with sw.BuddyAllocator(1 << 14) as blocks:
+        assert blocks.backend == "buddy"
     with pytest.raises(sw.InvalidError, match="backend \\['avl'\\]: must be one of"):
         sw.RangeAllocator(100, backend=["avl"])  # type: ignore[arg-type]
 

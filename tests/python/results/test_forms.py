@@ -123,6 +123,21 @@ def test_rows_are_read_as_numpy_arrays() -> None:
     assert pickle.loads(pickle.dumps(rows)).tobytes() == rows.tobytes()
 
 
+def test_a_printed_row_names_its_columns() -> None:
+    """It is still numpy's scalar, equal to the array's, and writes through to it."""
+    array = np.zeros(2, [("size_bytes", "<i8"), ("share", "<f8"), ("name", "U4"), ("two", "i4", 2)])
+    rows = as_rows(array)
+    row = rows[1]
+    row["size_bytes"], row["name"] = 24, "c16"
+    assert repr(row) == "Row(size_bytes=24, share=0.0, name='c16', two=[0, 0])" == f"{row}"
+    assert [repr(one) for one in rows][1] == repr(row) == repr(rows[-1])
+    assert array[1]["size_bytes"] == 24 and row["two"].tolist() == [0, 0]
+    assert as_rows(array[["name", "share"]])[1] == array[["name", "share"]][1]
+    assert repr(rows[["name", "share"]][1]) == "Row(name='c16', share=0.0)"
+    assert repr(pickle.loads(pickle.dumps(row))) == repr(row) and rows["share"][0] == 0.0
+    assert f"live_objects={LEDGER.classes[1]['live_objects']}" in repr(LEDGER.classes[1])
+
+
 # --- results --------------------------------------------------------------------------------------
 
 RECORDING = sw.Recording.from_ops(random_ops(2, 3000, threads=2), name="mine")
