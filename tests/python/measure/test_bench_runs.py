@@ -320,6 +320,17 @@ def test_a_run_that_fails_says_how(
     assert used(tmp_path, *words, timeout_s=timeout_s).error.startswith(error)
 
 
+def test_bench_says_how_to_compare_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that does not end: the runs that failed, why, and what to do instead."""
+    words = ["bench", "--rounds", "2", "--timeout", "0.2", "--allocator", "plain"]
+    assert main([*words, "--", "sleep", "600"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "2 runs failed: sleep: did not end within 0.2 s (to compare a server, run a script that"
+        " starts, loads and stops it)"
+    ) in said
+
+
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 """SHA-256 of the bytes abc (FIPS 180-2, appendix B.1)."""
 
