@@ -26,7 +26,19 @@ if TYPE_CHECKING:
 
 WIDTH = 820
 NARROW = 376
+"""A page has each chart twice: of this width for screens that are not wider than a phone's."""
 LEFT, RIGHT = 64, 26
+_NARROW_ENDS = (52, NARROW - 14)
+
+
+def _ends(width: int) -> tuple[int, int]:
+    """Return the coordinates between which a chart of this width has its axis."""
+    return (LEFT, width - RIGHT) if width == WIDTH else _NARROW_ENDS
+
+
+def both(draw: Callable[[int], str]) -> str:
+    """Return a chart in both widths; style sheets show one of them."""
+    return draw(WIDTH) + draw(NARROW)
 
 
 def element(name: str, text: str = "", **attributes: object) -> str:
@@ -55,11 +67,15 @@ def figure(
     data: Mapping[str, float] | None = None,
     *,
     width: int = WIDTH,
-    class_: str = "wide",
 ) -> str:
-    """Return an svg element; screen readers read its `title`, and scripts its `data`."""
+    """Return an svg element; screen readers read its `title`, and scripts its `data`.
+
+    `id_` is its class, and its id if it is of the full width.
+    """
     name = html.escape(title, quote=True)
-    mark = f' id="{id_}"' if id_ else ""
+    class_ = "wide broad" if width == WIDTH else "narrow"
+    mark = f' id="{id_}"' if id_ and width == WIDTH else ""
+    mark += f' class="{id_}"' if id_ else ""
     mark += "".join(f' data-{key}="{value}"' for key, value in (data or {}).items())
     return (
         f'<div class="{class_}"><svg{mark} viewBox="0 0 {width} {height:g}" role="img"'
@@ -102,13 +118,20 @@ def ticks(high: float, count: int = 5) -> list[float]:
     return [i * step for i in range(int(high / step + 1e-9) + 1)]
 
 
-def y_axis(scale: Scale, marks: Sequence[float], text: Callable[[float], str], unit: str) -> str:
+def y_axis(
+    scale: Scale,
+    marks: Sequence[float],
+    text: Callable[[float], str],
+    unit: str,
+    width: int = WIDTH,
+) -> str:
     """Draw lines across the picture with their values, and the unit above them."""
+    left, right = _ends(width)
     made = [words(4, scale.end - 8, unit, class_="unit")]
     for mark in marks:
         y = scale.at(mark)
-        made.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
-        made.append(words(LEFT - 6, y + 3.5, text(mark), "end"))
+        made.append(element("line", x1=left, x2=right, y1=y, y2=y, class_="grid"))
+        made.append(words(left - 6, y + 3.5, text(mark), "end"))
     return "".join(made)
 
 
@@ -168,10 +191,7 @@ def _used(ledgers: Sequence[Any]) -> list[str]:
 
 
 def ledger_bar(ledger: Ledger, width: int = WIDTH) -> str:
-    """Draw two bars: the ledger with a line where its resident bytes end, and its waste alone.
-
-    A page has one of WIDTH, and one of NARROW for screens of which that is the width.
-    """
+    """Draw two bars: the ledger with a line where its resident bytes end, and its waste alone."""
     broad = width == WIDTH
     left, right, count = (LEFT, width - RIGHT, 8) if broad else (10, width - 20, 4)
     scale, unit = _unit(ledger.held_bytes, _BYTES)
@@ -199,8 +219,7 @@ def ledger_bar(ledger: Ledger, width: int = WIDTH) -> str:
     named = [(css_class(n), f"{PARTS[n]} {_format.size(getattr(ledger, n))}") for n in names]
     key, height = legend(named, bottom, left, width)
     title = f"ledger of the peak: {_format.size(ledger.held_bytes)} held"
-    class_ = "wide broad" if broad else "narrow"
-    return figure(height, [*parts, key], title, width=width, class_=class_)
+    return figure(height, [*parts, key], title, width=width)
 
 
 def _bar(ledger: Ledger, names: Iterable[str], x: Scale, scale: int, y: int) -> Iterator[str]:
@@ -222,7 +241,10 @@ def _bar(ledger: Ledger, names: Iterable[str], x: Scale, scale: int, y: int) -> 
 
 
 def timeline(
-    rows: Rows, peak_op: int, own: tuple[str, Sequence[tuple[int, int]]] = ("", ())
+    rows: Rows,
+    peak_op: int,
+    own: tuple[str, Sequence[tuple[int, int]]] = ("", ()),
+    width: int = WIDTH,
 ) -> str:
     """Draw held bytes over time, stacked by part, with resident bytes as a line and the peak.
 
@@ -234,9 +256,9 @@ def timeline(
     most = max(float(rows["held_bytes"].max()), *(float(size) for _, size in own[1]), 0.0)
     scale, unit = _unit(most, _BYTES)
     y = Scale(0, most / scale or 1.0, 250, 24)
-    x, places, marks, x_unit = _over_time(rows)
+    x, places, marks, x_unit = _over_time(rows, width)
     at = np.array([x.at(float(place)) for place in places])
-    made = [y_axis(y, ticks(y.high), _shown, unit)]
+    made = [y_axis(y, ticks(y.high), _shown, unit, width)]
     below = np.zeros(len(rows))
     used = _used([rows])
     for name in used:
@@ -247,28 +269,30 @@ def timeline(
     line = " ".join(f"{a:.1f},{y.at(value):.1f}" for a, value in corners)
     made.append(element("polyline", points=line, class_="resident"))
     shown = [one for one in own[1] if one[0] <= rows["time_ns"][-1] and x_unit != "operations"]
-    own_at = np.array([place_in_time(rows, 0, ns) for ns, _ in shown])
+    own_at = np.array([place_in_time(rows, 0, ns, width) for ns, _ in shown])
     corners = _steps(own_at, np.array([size / scale for _, size in shown]))
     line = " ".join(f"{a:.1f},{y.at(value):.1f}" for a, value in corners)
     made.append(element("polyline", points=line, class_="own") if line else "")
     peak = at.tolist()[min(int(np.searchsorted(rows["op"], peak_op)), len(at) - 1)]
     made.append(element("line", x1=peak, x2=peak, y1=24, y2=250, class_="peak"))
-    anchor = "end" if peak > WIDTH / 2 else "start"
+    anchor = "end" if peak > width / 2 else "start"
     made.append(words(peak + (-4 if anchor == "end" else 4), 20, "peak", anchor))
+    now = {"id": "now"} if width == WIDTH else {}
     made.append(
-        element(
-            "line", id="now", x1=peak, x2=peak, y1=24, y2=250, class_="now", visibility="hidden"
-        )
+        element("line", **now, x1=peak, x2=peak, y1=24, y2=250, class_="now", visibility="hidden")
     )
     made.append(x_axis(x, marks, _shown, 250, x_unit))
     names = [(css_class(name), PARTS[name]) for name in used]
     lines = [("resident-patch", "resident (line)")]
     lines += [("own-patch", f"{own[0]}, as it ran (line)")] if line else []
-    key, height = legend([*names, *lines], 304)
-    return figure(height, [*made, key], "bytes held over time, by part", "timeline")
+    left, right = _ends(width)
+    key, height = legend([*names, *lines], 304, left, width)
+    data = {"left": left, "right": right}
+    title = "bytes held over time, by part"
+    return figure(height, [*made, key], title, "timeline", data, width=width)
 
 
-def _over_time(rows: Rows) -> tuple[Scale, NDArray[Any], list[float], str]:
+def _over_time(rows: Rows, width: int) -> tuple[Scale, NDArray[Any], list[float], str]:
     """Return the axis of times, or of operations if the recording has no times."""
     times = np.asarray(rows["time_ns"], np.float64)
     if times[-1] > times[0]:
@@ -277,15 +301,15 @@ def _over_time(rows: Rows) -> tuple[Scale, NDArray[Any], list[float], str]:
     else:
         places, name = np.asarray(rows["op"], np.float64), "operations"
     low, high = float(places[0]), float(places[-1])
-    marks = [mark for mark in ticks(high, 8) if mark >= low]
-    return Scale(low, high, LEFT, WIDTH - RIGHT), places, marks, name
+    marks = [mark for mark in ticks(high, 8 if width == WIDTH else 4) if mark >= low]
+    return Scale(low, high, *_ends(width)), places, marks, name
 
 
-def place_in_time(rows: Rows, op: int, time_ns: int) -> float:
+def place_in_time(rows: Rows, op: int, time_ns: int, width: int = WIDTH) -> float:
     """Return the x coordinate in `timeline` of an operation and its time."""
     if not len(rows):
         return float(LEFT)
-    x, _, _, name = _over_time(rows)
+    x, _, _, name = _over_time(rows, width)
     if name == "operations":
         return x.at(op)
     times = np.asarray(rows["time_ns"], np.float64)
@@ -312,6 +336,7 @@ def sizes(
     table: SizeClassTable,
     live: Mapping[int, int] | None = None,
     most_live: int = 0,
+    width: int = WIDTH,
 ) -> str:
     """Draw requests by size on logarithmic scales, with the table's classes as ticks below.
 
@@ -321,12 +346,13 @@ def sizes(
     if not len(rows):
         return ""
     requested, counts = _binned(rows)
+    left, right = _ends(width)
     high = float(max(requested[-1], table.largest_bytes))
-    x = Scale(1, 2 ** np.ceil(np.log2(high)), LEFT, WIDTH - RIGHT, log=True)
+    x = Scale(1, 2 ** np.ceil(np.log2(high)), left, right, log=True)
     most = float(max(counts.max(), most_live))
     y = Scale(0.5, most * 1.3, 220, 24, log=True)
     decades = [10.0**i for i in range(int(np.log10(max(most, 1))) + 1)]
-    made = [y_axis(y, decades, _shown, "requests, objects" if live else "requests")]
+    made = [y_axis(y, decades, _shown, "requests, objects" if live else "requests", width)]
     classes = table.classes["size_bytes"].tolist()
     if live:
         made += _boxes(live, [*classes, 0], x, y)
@@ -338,13 +364,16 @@ def sizes(
         element("line", x1=x.at(size), x2=x.at(size), y1=224, y2=236, class_="boundary")
         for size in classes
     ]
-    made.append(words(LEFT - 6, 234, "classes", "end", class_="unit"))
-    powers = [2.0**i for i in range(int(np.log2(x.high)) + 1) if i % 2 == 0]
+    made.append(words(left - 6, 234, "classes", "end", class_="unit"))
+    step = 2 if width == WIDTH else 4
+    powers = [2.0**i for i in range(int(np.log2(x.high)) + 1) if i % step == 0]
     text = f"requested size; the ticks above are the {len(classes)} classes of {table.name}"
+    if width != WIDTH:
+        text = f"requested size; ticks: the classes of {_format.shortened(table.name, 12)}"
     made.append(x_axis(x, powers, lambda value: _format.size(value).replace(".0", ""), 238, text))
     data = {"bottom": 220, "height": 196, "most": y.high}
     title = f"requests by size, and the classes of {table.name}"
-    return figure(276, made, title, "size-chart", data)
+    return figure(276, made, title, "size-chart", data, width=width)
 
 
 def _boxes(live: Mapping[int, int], slots: Sequence[int], x: Scale, y: Scale) -> Iterator[str]:
@@ -379,7 +408,7 @@ def _binned(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return requested[first], total
 
 
-def waste_by_class(ledger: Ledger) -> str:
+def waste_by_class(ledger: Ledger, width: int = WIDTH) -> str:
     """Draw the classes with the most waste, by part; rounding of large objects is round-up."""
     classes = np.asarray(ledger.classes)
     wasted = np.sum([classes[name].astype(np.int64) for name in _WASTE], axis=0)
@@ -388,12 +417,14 @@ def waste_by_class(ledger: Ledger) -> str:
     if not shown:
         return ""
     scale, unit = _unit(float(wasted[shown[0]]), _BYTES)
-    x = Scale(0, float(wasted[shown[0]]) / scale * 1.22, LEFT + 20, WIDTH - RIGHT)
+    start, end = _ends(width)
+    room = 1.22 if width == WIDTH else 1.7  # for the text after the longest bar
+    x = Scale(0, float(wasted[shown[0]]) / scale * room, start + 20, end)
     made = []
     for row, i in enumerate(shown):
         y, begin = 8 + 20 * row, 0.0
         name = f"{int(classes['size_bytes'][i]):,} B" if classes["cls"][i] else "large"
-        made.append(words(LEFT + 14, y + 12, name, "end"))
+        made.append(words(start + 14, y + 12, name, "end"))
         for part in _WASTE:
             value = int(classes[part][i]) / scale
             left, right = x.at(begin), x.at(begin + value)
@@ -415,14 +446,19 @@ def waste_by_class(ledger: Ledger) -> str:
         made.append(words(x.at(begin) + 5, y + 12, f"{_format.size(int(wasted[i]))}, {share}"))
     bottom = 12 + 20 * len(shown)
     made.append(
-        x_axis(x, ticks(x.high, 6), _shown, bottom, f"waste at the peak, {unit}; % of all waste")
+        x_axis(x, _ticks_of(x, width), _shown, bottom, f"waste at the peak, {unit}; % of all waste")
     )
     used = [part for part in _WASTE if classes[part].any()]
-    key, height = legend([(css_class(part), PARTS[part]) for part in used], bottom + 52)
-    return figure(height, [*made, key], "waste by size class")
+    names = [(css_class(part), PARTS[part]) for part in used]
+    key, height = legend(names, bottom + 52, start, width)
+    return figure(height, [*made, key], "waste by size class", width=width)
 
 
-def peers(comparison: PeerComparison) -> str:
+def _ticks_of(x: Scale, width: int) -> list[float]:
+    return ticks(x.high, 6 if width == WIDTH else 3)
+
+
+def peers(comparison: PeerComparison, width: int = WIDTH) -> str:
     """Draw peak RSS in ascending order, with a line at the requested bytes."""
     known = [row for row in comparison.peers if row.peak_rss_bytes is not None]
     known.sort(key=lambda row: row.peak_rss_bytes or 0)
@@ -430,19 +466,20 @@ def peers(comparison: PeerComparison) -> str:
         return ""
     most = max(known[-1].peak_rss_bytes or 0, comparison.peak_requested_bytes, 1)
     scale, unit = _unit(most, _BYTES)
-    x = Scale(0, most / scale * 1.15, LEFT + 20, WIDTH - RIGHT)
+    start, last = _ends(width)
+    x = Scale(0, most / scale * (1.15 if width == WIDTH else 1.35), start + 20, last)
     made = []
     for i, row in enumerate(known):
         y, value = 18 + 20 * i, row.peak_rss_bytes or 0
-        made.append(words(LEFT + 14, y + 12, row.name, "end"))
-        width = x.at(value / scale) - x.at(0)
+        made.append(words(start + 14, y + 12, row.name, "end"))
+        long = x.at(value / scale) - x.at(0)
         class_ = "part-requested" if row.name == "spanwise" else "part-metadata"
-        made.append(element("rect", x=x.at(0), y=y, width=width, height=15, class_=class_))
+        made.append(element("rect", x=x.at(0), y=y, width=long, height=15, class_=class_))
         made.append(words(x.at(value / scale) + 5, y + 12, _format.size(value)))
     bottom = 22 + 20 * len(known)
     end = x.at(comparison.peak_requested_bytes / scale)
     made.append(element("line", x1=end, x2=end, y1=14, y2=bottom, class_="resident"))
     text = f"requested {_format.size(comparison.peak_requested_bytes)}"
     made.append(words(end - 4, 11, text, "end"))
-    made.append(x_axis(x, ticks(x.high, 6), _shown, bottom, f"peak RSS, {unit}"))
-    return figure(bottom + 40, made, "peak RSS of allocators on the recording")
+    made.append(x_axis(x, _ticks_of(x, width), _shown, bottom, f"peak RSS, {unit}"))
+    return figure(bottom + 40, made, "peak RSS of allocators on the recording", width=width)

@@ -124,7 +124,7 @@ def _sections(facts: Facts) -> Iterable[Section]:
         own = _own_memory(facts)
         if own[1]:
             text += f" The solid line is {own[0]}'s malloc, as the program ran."
-        picture = charts.timeline(facts.timeline, facts.peak_op, own)
+        picture = charts.both(partial(charts.timeline, facts.timeline, facts.peak_op, own))
         if facts.maps:
             text += (
                 " Drag over an interval: sizes, heap map, call sites and flame graph show its"
@@ -137,7 +137,8 @@ def _sections(facts: Facts) -> Iterable[Section]:
             "Waste by class",
             f"The classes with the most waste at the peak. The table has {len(facts.table)}"
             " classes.",
-            charts.waste_by_class(facts.ledger) or "<p>No class has any waste.</p>",
+            charts.both(partial(charts.waste_by_class, facts.ledger))
+            or "<p>No class has any waste.</p>",
         )
         if facts.maps:
             yield sections.heap_map(facts)
@@ -157,8 +158,8 @@ def _head(facts: Facts) -> str:
         f'<p class="remark">{html.escape(text)}</p>'
         for text in dict.fromkeys(filter(None, remarks))
     )
-    widths = (charts.WIDTH, charts.NARROW) if facts.ledger.held_bytes else ()
-    picture = "".join(charts.ledger_bar(facts.ledger, width) for width in widths)
+    held = facts.ledger.held_bytes
+    picture = charts.both(partial(charts.ledger_bar, facts.ledger)) if held else ""
     after = "".join(
         f'<p class="after-peak">{html.escape(text)}</p>' for text in facts.after_peak.sentences
     )

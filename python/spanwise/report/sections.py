@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from spanwise import _format, _lib
@@ -85,7 +86,7 @@ def sizes(facts: Facts) -> Section:
     if slots:
         text += ' Boxes: live objects of each class <span class="when">at the peak</span>.'
     most = max((max(one.by_class().values(), default=0) for one in facts.moments), default=0)
-    chart = charts.sizes(facts.histogram, facts.table, slots, most)
+    chart = charts.both(partial(charts.sizes, facts.histogram, facts.table, slots, most))
     return Section("Sizes", f'{text}</p>{chart}<div id="sizes-of" aria-live="polite"></div>')
 
 
@@ -158,7 +159,7 @@ def call_sites(facts: Facts) -> Section:
             _format.size(site.kept_free_bytes),
             _format.size(site.requested_bytes),
             _format.number(site.live_objects),
-            "\n".join(_short(name) for name in (site.names or site.frames)[:4]) or "unknown",
+            _innermost(site),
         )
         for site in facts.sites.sites[:SITES]
     ]
@@ -169,7 +170,15 @@ def call_sites(facts: Facts) -> Section:
         " resized them. An object keeps its round-up and its share of the free bytes of its"
         " span.</p>"
     )
-    return Section("Call sites", text + _table(rows, head, 4, stacks))
+    more = '<p class="quiet" id="more-sites"></p>'
+    return Section("Call sites", f"{text}{_table(rows, head, 4, stacks)}{more}")
+
+
+def _innermost(site: LiveSite) -> str:
+    """Return the first callers of a site, one per line."""
+    first, *others = map(_short, (site.names or site.frames or ("unknown",))[:4])
+    through = f" through {site.through}" if site.through else ""
+    return "\n".join([f"{first}{through}", *others])
 
 
 def _stack(site: LiveSite) -> str:
@@ -249,7 +258,7 @@ def peers(peers: PeerComparison) -> Section:
         " The model is spanwise's heap with the allocator's size classes; it shows the effect of a"
         " table, not of an allocator."
     )
-    content = charts.peers(peers)
+    content = charts.both(partial(charts.peers, peers))
     rows = [
         (
             "-" if row.peak_rss_bytes is None else _format.size(row.peak_rss_bytes),

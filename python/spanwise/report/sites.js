@@ -30,8 +30,9 @@
     function rowOf(stack) {
         if (!rows.has(stack)) {
             const row = rows.get(0).cloneNode(true);
-            row.lastElementChild.textContent
-                = framesOf(stack).slice(0, 4).map(shortName).join("\n");
+            const [first, ...others] = framesOf(stack).slice(0, 4).map(shortName);
+            const through = data.through[stack] ? ` through ${data.through[stack]}` : "";
+            row.lastElementChild.textContent = [first + through, ...others].join("\n");
             links(row, stack, false);
             rows.set(stack, row);
         }
@@ -45,7 +46,9 @@
         const sites = found.filter(({ row, stack, bytes }) =>
             row[objects] > 0 && bytes >= least && isSite(stack));
         sites.sort((a, b) => b.row[waste] - a.row[waste] || a.stack - b.stack);
-        body.replaceChildren(...sites.slice(0, SHOWN).map(({ row: counts, stack }) => {
+        const shown = sites.slice(0, SHOWN);
+        writeOthers(values, shown);
+        body.replaceChildren(...shown.map(({ row: counts, stack }) => {
             const row = rowOf(stack);
             row.hidden = false;
             COLUMNS.forEach((k, i) => {
@@ -57,6 +60,15 @@
         table.parentElement.previousElementSibling.querySelector("input")
             ?.dispatchEvent(new Event("input"));
     }
+    // The bytes of call sites without a row, so that all of them are accounted for.
+    function writeOthers(values, shown) {
+        const [waste, , requested, objects] = COLUMNS;
+        const seen = new Set(shown.map((one) => one.stack));
+        const others = values.filter((row, stack) => row[objects] > 0 && !seen.has(stack));
+        const sum = (k) => others.reduce((total, row) => total + row[k], 0);
+        find("more-sites").textContent = others.length === 0 ? "" : `Other call sites: `
+            + `${size(sum(waste))} of waste, ${size(sum(requested))} requested.`;
+    }
     function isSelected(stack) {
         if (selection.slot >= 0)
             return pairs.some((pair) => pair.slot === selection.slot && pair.stack === stack);
@@ -67,9 +79,13 @@
 
     // --- sizes ---
 
-    const chart = find("size-chart"), shownSizes = find("sizes-of");
-    const boxes = [...(chart?.querySelectorAll(".live") ?? [])]
-        .filter((box) => data.slots.includes(Number(box.dataset.slot)));
+    // One for wide screens and one for narrow ones, with the same heights.
+    const sizeCharts = [...document.querySelectorAll(".size-chart")];
+    const shownSizes = find("sizes-of");
+    const slotOf = (box) => data.slots.indexOf(Number(box.dataset.slot));
+    const boxesOf = (chart) =>
+        [...chart.querySelectorAll(".live")].filter((box) => slotOf(box) >= 0);
+    const boxes = sizeCharts.flatMap(boxesOf);
     const className = (slot) => (data.slots[slot] ? `slots of ${number(data.slots[slot])} B`
         : "large objects");
 
@@ -77,9 +93,9 @@
         const only = selection.stack, counts = data.slots.map(() => 0);
         for (const pair of pairs)
             if (only < 0 || pair.stack === only) counts[pair.slot] += pair.objects;
-        const { bottom, height, most } = chart.dataset;
+        const { bottom, height, most } = sizeCharts[0].dataset;
         for (const box of boxes) {
-            const slot = data.slots.indexOf(Number(box.dataset.slot)), count = counts[slot];
+            const slot = slotOf(box), count = counts[slot];
             const high = count > 0 ? height * Math.log(count * 2) / Math.log(most * 2) : 0;
             box.setAttribute("y", bottom - high);
             box.setAttribute("height", high);
@@ -110,30 +126,44 @@
             ...(parts.length ? parts : ["none. "]), showAll());
     }
     const selectSlot = (slot) => select({ slot, stack: -1, cell: -1 });
-    const slotsOnChart = boxes.map((box) => data.slots.indexOf(Number(box.dataset.slot)));
-    chart?.addEventListener("click", (event) => {
-        const box = chart.getBoundingClientRect();
-        const x = ((event.clientX - box.left) / box.width) * chart.viewBox.baseVal.width;
-        const found = boxes.findIndex((one) => {
-            const { value: left } = one.x.baseVal, { value: width } = one.width.baseVal;
-            return left <= x && x < left + width;
+    // The x coordinate of an event in a picture.
+    function placeIn(picture, event) {
+        const box = picture.getBoundingClientRect(), { width } = picture.viewBox.baseVal;
+        return Math.min(Math.max(((event.clientX - box.left) / box.width) * width, 0), width);
+    }
+    for (const chart of sizeCharts) {
+        const slotsOnChart = boxesOf(chart).map(slotOf);
+        chart.addEventListener("click", (event) => {
+            const x = placeIn(chart, event);
+            const found = boxesOf(chart).find((one) => {
+                const { value: left } = one.x.baseVal, { value: width } = one.width.baseVal;
+                return left <= x && x < left + width;
+            });
+            if (found) selectSlot(slotOf(found));
         });
-        if (found >= 0) selectSlot(slotsOnChart[found]);
-    });
-    chart?.addEventListener("keydown", (event) => {
-        const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        const next = slotsOnChart[slotsOnChart.indexOf(selection.slot) + step];
-        if (next === undefined) return;
-        event.preventDefault();
-        selectSlot(next);
-    });
-    chart?.setAttribute("tabindex", "0");
+        chart.addEventListener("keydown", (event) => {
+            const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+            const next = slotsOnChart[slotsOnChart.indexOf(selection.slot) + step];
+            if (next === undefined) return;
+            event.preventDefault();
+            selectSlot(next);
+        });
+        chart.setAttribute("tabindex", "0");
+    }
 
     // --- the time line ---
 
-    const timeline = find("timeline"), line = find("now"), frames = cells.frames;
-    const brush = document.createElementNS(timeline.namespaceURI, "rect");
-    const { width, height } = timeline.viewBox.baseVal;
+    // Frames have their places in the first picture; the second, for narrow screens, scales them.
+    const frames = cells.frames, timelines = [...document.querySelectorAll(".timeline")];
+    const axes = timelines.map(({ dataset }) => [Number(dataset.left), Number(dataset.right)]);
+    const scaled = (x, [left, right], [first, last]) =>
+        first + ((x - left) * (last - first)) / (right - left);
+    const brushes = timelines.map((timeline) => {
+        const brush = document.createElementNS(timeline.namespaceURI, "rect");
+        brush.setAttribute("class", "brush");
+        brush.setAttribute("height", timeline.viewBox.baseVal.height);
+        return timeline.appendChild(brush);
+    });
     let start = null;
 
     // The moment of an interval with most resident bytes, or the nearest to its middle.
@@ -145,37 +175,37 @@
         all.sort((a, b) => Math.abs(a.x - middle) - Math.abs(b.x - middle));
         return (inside[0] ?? all[0]).i;
     }
-    const place = (event) => {
-        const box = timeline.getBoundingClientRect();
-        return Math.min(Math.max(((event.clientX - box.left) / box.width) * width, 0), width);
-    };
-    const paint = (from, to) => {
-        brush.setAttribute("x", Math.min(from, to));
-        brush.setAttribute("width", Math.abs(to - from));
-    };
-    brush.setAttribute("class", "brush");
-    brush.setAttribute("height", height);
-    timeline.append(brush);
-    timeline.addEventListener("pointerdown", (event) => {
-        start = place(event);
-        timeline.setPointerCapture(event.pointerId);
-        paint(start, start);
+    const paint = (from, to) => brushes.forEach((brush, i) => {
+        const [a, b] = [from, to].map((x) => scaled(x, axes[0], axes[i]));
+        brush.setAttribute("x", Math.min(a, b));
+        brush.setAttribute("width", Math.abs(b - a));
     });
-    timeline.addEventListener("pointermove", (event) => {
-        if (start !== null) paint(start, place(event));
+    timelines.forEach((timeline, i) => {
+        const place = (event) => scaled(placeIn(timeline, event), axes[i], axes[0]);
+        timeline.addEventListener("pointerdown", (event) => {
+            start = place(event);
+            timeline.setPointerCapture(event.pointerId);
+            paint(start, start);
+        });
+        timeline.addEventListener("pointermove", (event) => {
+            if (start !== null) paint(start, place(event));
+        });
+        timeline.addEventListener("pointerup", (event) => {
+            if (start !== null) select({ moment: momentIn(start, place(event)) });
+            start = null;
+        });
+        timeline.addEventListener("pointercancel", () => { start = null; });
     });
-    timeline.addEventListener("pointerup", (event) => {
-        if (start !== null) select({ moment: momentIn(start, place(event)) });
-        start = null;
-    });
-    timeline.addEventListener("pointercancel", () => { start = null; });
     find("when").addEventListener("input", () => paint(0, 0));
 
     function drawTime() {
         const { x } = frames[selection.moment];
-        line.setAttribute("x1", x);
-        line.setAttribute("x2", x);
-        line.setAttribute("visibility", "visible");
+        timelines.forEach((timeline, i) => {
+            const line = timeline.querySelector(".now"), at = scaled(x, axes[0], axes[i]);
+            line.setAttribute("x1", at);
+            line.setAttribute("x2", at);
+            line.setAttribute("visibility", "visible");
+        });
         for (const one of document.querySelectorAll(".when")) one.textContent = momentName();
         find("shown").replaceChildren(`The sections below show the heap ${momentName()}. `);
         if (selection.moment !== PEAK)
@@ -190,7 +220,7 @@
         shownAt = selection.moment;
         if (isNew) pairs = pairsAt(shownAt);
         drawTime();
-        if (chart) drawSizes();
+        if (sizeCharts.length) drawSizes();
         if (!body) return;
         if (isNew) fillTable();
         rows.forEach((row, stack) => row.classList.toggle("selected", isSelected(stack)));

@@ -68,6 +68,7 @@ class StackData:
         self._live, self._moments, self._before = live, moments, before
         self._rows: dict[Key, int] = {}
         self._names: list[tuple[str, ...]] = []
+        self._through: list[str] = []
         every = [live, *([] if before is None else [before])]
         rows = [[self._row(site) for site in one] for one in every]
         self._row_of = {site.id: self._row(site) for site in allocated}
@@ -93,6 +94,9 @@ class StackData:
         row = self._rows.setdefault(merge_key(site), len(self._names))
         if row == len(self._names):
             self._names.append(chain_of(site))
+            self._through.append(site.through)
+        elif self._through[row] != site.through:
+            self._through[row] = ""
         return row
 
     def _cut(self, values: NDArray[np.int64], first: int, most: int | None) -> NDArray[np.int64]:
@@ -108,6 +112,7 @@ class StackData:
         self.index = {key: int(place[row]) for key, row in self._rows.items()}
         self._row_of = {site: int(place[row]) for site, row in self._row_of.items()}
         self._names = [self._names[row] for row in shown]
+        self._through = [self._through[row] for row in shown]
         if not len(others):
             return values[:, shown]
         self._names.append((f"[{len(others):,} more call sites]",))
@@ -128,6 +133,7 @@ class StackData:
             "names": list(names),
             "hidden": [i for name, i in names.items() if is_runtime(name)],
             "stacks": stacks,
+            "through": {i: text for i, text in enumerate(self._through) if text},
             "values": self._values[0].tolist(),
         }
         if self._before is not None:

@@ -78,14 +78,28 @@ def browse(folder: Path, page: Path, *words: str) -> str:
     return done.stdout
 
 
-def probe(folder: Path, page: Path, script: str) -> Any:
-    """Run a script at the end of a page and return the value that it assigns to `output`."""
+_FRAME = """<!doctype html><body><script>
+addEventListener("message", (event) => { document.body.dataset.output = event.data; });
+</script><iframe src="probed.html" width="WIDTH" height="900" style="border: 0"></iframe></body>
+"""
+
+
+def probe(folder: Path, page: Path, script: str, width: int = 0) -> Any:
+    """Run a script at the end of a page and return the value that it assigns to `output`.
+
+    With `width`, the page is in a frame of so many pixels.
+    """
     ending = f"<script>(() => {{ let output;\n{script}\ndocument.body.dataset.output = "
-    ending += "JSON.stringify(output); })();</script></body>"
+    ending += "JSON.stringify(output); })();\n"
+    ending += 'parent.postMessage(document.body.dataset.output, "*");</script></body>'
     probed = folder / "probed.html"
     text = page.read_text(encoding="utf-8").replace("</body>", ending)
     text = re.sub("'sha256-[^']*'", "'unsafe-inline'", text)
     probed.write_text(text, encoding="utf-8")
+    if width:
+        outside = folder / "frame.html"
+        outside.write_text(_FRAME.replace("WIDTH", str(width)), encoding="utf-8")
+        probed = outside
     (output,) = re.findall(r'data-output="([^"]*)"', browse(folder, probed))
     return json.loads(html.unescape(output))
 

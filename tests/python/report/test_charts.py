@@ -229,6 +229,37 @@ def test_peaks_of_allocators() -> None:
     assert texts(text)[:4] == ["spanwise", "4.0 MiB", "glibc", "8.0 MiB"]
 
 
+def test_narrow_charts_fit_into_their_width() -> None:
+    """No text begins before the picture or ends after it, with 6.5 places per character."""
+    classes = np.zeros(2, LEDGER_CLASS_DTYPE)
+    classes["cls"], classes["size_bytes"], classes["roundup_bytes"] = [0, 1], [0, 28_672], 123 * KIB
+    waste: Any = SimpleNamespace(classes=classes, waste_bytes=246 * KIB, held_bytes=300 * KIB)
+    peers = (
+        sw.PeerRow("glibc", (8 << 20,), 1, "", None),
+        sw.PeerRow("mimalloc", (1 << 30,), 1, "", None),
+    )
+    own = ("glibc", ((0, 2 * KIB), (4_000_000, 900 * KIB)))
+    pictures = (
+        charts.timeline(moments(), 10, own, charts.NARROW),
+        charts.sizes(histogram((32, 10**6)), sw.SizeClassTable.go(), {32: 9}, width=charts.NARROW),
+        charts.waste_by_class(waste, charts.NARROW),
+        charts.peers(sw.PeerComparison("mine", 1 << 29, peers), charts.NARROW),
+    )
+    for picture in pictures:
+        root = ET.fromstring(picture)
+        assert root.attrib["class"] == "narrow" and "id=" not in picture
+        assert root[0].attrib["viewBox"].startswith("0 0 376 ")
+        for one in root.iter("text"):
+            long = 6.5 * len(one.text or "")
+            before = {"start": 0.0, "middle": long / 2, "end": long}[one.attrib["text-anchor"]]
+            left = float(one.attrib["x"]) - before
+            assert left >= 0 and left + long <= 376, one.text
+        for one in root.iter("rect"):
+            assert float(one.attrib["x"]) + float(one.attrib["width"]) <= 376
+    middle = charts.place_in_time(moments(), 10, 4_000_000, charts.NARROW)
+    assert middle == (52 + 362) / 2
+
+
 @pytest.mark.parametrize(
     ("high", "count", "marks"),
     [

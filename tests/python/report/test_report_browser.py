@@ -342,6 +342,43 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
 
 
 @needs_browser
+def test_charts_fit_a_phone(sites_page: Path, tmp_path: Path) -> None:
+    """At 400 pixels nothing scrolls sideways, and an interval of the narrow time line selects."""
+    script = """
+    const isShown = (one) => one.getClientRects().length > 0;
+    const parts = [...document.querySelectorAll(".wide, .narrow, section")].filter(isShown);
+    const charts = [...document.querySelectorAll(".timeline")];
+    const timeline = charts.find(isShown), box = timeline.getBoundingClientRect();
+    timeline.setPointerCapture = () => {};
+    const press = (kind, x) => timeline.dispatchEvent(new PointerEvent(kind,
+        { clientX: box.left + (box.width * x) / 376, clientY: box.top + 40 }));
+    press("pointerdown", 130);
+    press("pointermove", 150);
+    press("pointerup", 200);
+    output = {
+        over: parts.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText),
+        wide: document.documentElement.scrollWidth,
+        shown: [charts.length, charts.indexOf(timeline)],
+        brushed: Number(document.getElementById("when").value),
+        line: Number(timeline.querySelector(".now").getAttribute("x1")),
+        text: [...document.querySelectorAll("main svg text")].filter(isShown)
+            .map((one) => one.getBoundingClientRect().height).sort((a, b) => a - b)[0],
+    };
+    """
+    output = probe(tmp_path, sites_page, script, width=400)
+    assert output["over"] == [] and output["wide"] <= 400
+    assert output["shown"] == [2, 1] and output["text"] > 10  # legible: 12 pixels
+    frames = Page(sites_page.read_text(encoding="utf-8")).data("frames")["frames"]
+
+    def narrow(x: float) -> float:
+        return 52 + (x - 64) * (362 - 52) / (794 - 64)
+
+    inside = [i for i, one in enumerate(frames) if 130 <= narrow(one["x"]) <= 200]
+    assert output["brushed"] in inside
+    assert output["line"] == pytest.approx(narrow(frames[output["brushed"]]["x"]), abs=0.01)
+
+
+@needs_browser
 def test_all_sections_follow_the_time_line(named_page: Path, tmp_path: Path) -> None:
     """By hand: after the second operation sites 1 and 2 live, in slots of 8 and 16 bytes."""
     script = """
@@ -441,6 +478,36 @@ def test_the_moments_are_those_of_live_sites() -> None:
             assert count == mine.sum()
             sums[made["slots"][slot]] += count
         assert sum(sums.values()) == len(objects.site)
+
+
+@needs_browser
+def test_small_sites_have_no_row(tmp_path: Path) -> None:
+    """By hand: 1,024 objects fill a span of 8,192 bytes, so two sites of one object have 8 each.
+
+    While the span is not full each object keeps free slots, and their share is a thousandth.
+    """
+    ops = make_ops(*((0, i, 8) for i in range(1024)))
+    ops["site"] = [1, 2, *[3] * 9, *[4] * 1013]
+    page = tmp_path / "x.html"
+    sw.Recording.from_ops(ops, name="mine").to_html(page, "go")
+    script = """
+    const look = () => [
+        [...document.querySelectorAll("#call-sites tbody td:nth-child(3)")]
+            .map((cell) => cell.textContent),
+        document.getElementById("more-sites").textContent];
+    const slider = document.getElementById("when");
+    output = { peak: look() };
+    slider.value = "0";
+    slider.dispatchEvent(new Event("input"));
+    output.early = look();
+    """
+    output = probe(tmp_path, page, script)
+    assert output["peak"] == [
+        ["72 B", "7.9 KiB"],
+        "Other call sites: 0 B of waste, 16 B requested.",
+    ]
+    rows, others = output["early"]
+    assert len(rows) == 4 and rows[-2:] == ["8 B", "8 B"] and others == ""
 
 
 @needs_browser
