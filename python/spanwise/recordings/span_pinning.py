@@ -9,7 +9,7 @@ spans without other objects would become empty. Each group has both numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ from spanwise.recordings.sites import (
     Site,
     callers,
     have_names,
+    merge_key,
+    merge_sites,
     name_sites,
     unknown_text,
 )
@@ -67,6 +69,35 @@ _HEADS = {
 _COLUMNS = ("released", "spans alone", "spans", "free kept", "live", "requested")
 
 
+@dataclass(frozen=True)
+class Holders:
+    """Which groups have live objects in which partial spans: pairs of a span and a group.
+
+    Attributes:
+        span: numbers of spans.
+        group: rows of `SpanPinning.array`.
+        span_bytes: of each span.
+    """
+
+    span: NDArray[np.int64]
+    group: NDArray[np.int64]
+    span_bytes: NDArray[np.int64]
+
+    def count(self, found: NDArray[np.void]) -> None:
+        """Fill in `spans`, `sole_spans` and `released_bytes` of the groups."""
+        alone = np.bincount(self.span, minlength=len(self.span_bytes))[self.span] == 1
+        span, group = self.span[alone], self.group[alone]
+        found["spans"] = np.bincount(self.group, minlength=len(found))
+        found["sole_spans"] = np.bincount(group, minlength=len(found))
+        found["released_bytes"] = sum_by(group, self.span_bytes[span], len(found))
+
+    def merged(self, place: NDArray[np.int64]) -> Holders:
+        """Return the same with other groups, given the new one of each group."""
+        count = int(place.max(initial=0)) + 1
+        span, group = np.divmod(np.unique(self.span * count + place[self.group]), count)
+        return Holders(span, group, self.span_bytes)
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class SpanPinning(Result, Value, Tabular):
     """The groups of objects that pin partial spans at a moment, most pinned bytes first.
@@ -87,6 +118,7 @@ class SpanPinning(Result, Value, Tabular):
             Text and JSON always have them.
         build_ids: as of `LiveSites`.
         imported: as of `LiveSites`.
+        holders: of the spans; None: unknown.
     """
 
     array: Rows
@@ -100,6 +132,7 @@ class SpanPinning(Result, Value, Tabular):
     through: tuple[str, ...] = ()
     build_ids: tuple[tuple[str, str], ...] = ()
     imported: bool = False
+    holders: Holders | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.array)
@@ -131,6 +164,32 @@ class SpanPinning(Result, Value, Tabular):
     def _named(self) -> list[Site]:
         return self._sites if have_names(self._sites) else self.named()._sites
 
+    def merged(self) -> SpanPinning:
+        """Return call sites with equal names merged, as printed: a span may be pinned by both."""
+        if self.by != "site" or self.holders is None:
+            return self
+        first: dict[tuple[str, ...] | int, int] = {}
+        keys = [merge_key(site) for site in self._named]
+        place = np.array([first.setdefault(key, len(first)) for key in keys], np.int64)
+        found = np.zeros(len(first), PINNED_SPANS_DTYPE)
+        for name in ("live_objects", "requested_bytes", "kept_free_bytes"):
+            found[name] = sum_by(place, self.array[name], len(first))
+        holders = self.holders.merged(place)
+        holders.count(found)
+        sites = merge_sites(self._named, ())
+        found["group"] = [site.id for site in sites]
+        order = _most_first(found)
+        sites = [sites[i] for i in order.tolist()]
+        return replace(
+            self,
+            array=as_rows(found[order]),
+            frames=tuple(site.frames for site in sites),
+            names=tuple(site.names for site in sites),
+            full_names=tuple(site.full_names for site in sites),
+            through=tuple(site.through for site in sites),
+            holders=None,
+        )
+
     def labels(self, most: int = LABEL) -> list[str]:
         """Return the name of each group, at most `most` characters, in the order of `array`."""
         keys = self.array["group"].tolist()
@@ -159,7 +218,7 @@ class SpanPinning(Result, Value, Tabular):
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the groups, as `spanwise.plots.span_pinning`."""
-        return draw("span_pinning", self, ax)
+        return draw("span_pinning", self.merged(), ax)
 
     # --- text ---
 
@@ -182,16 +241,17 @@ class SpanPinning(Result, Value, Tabular):
         return [(label, *row) for label, row in zip(labels[:SHOWN], numbers, strict=True)]
 
     def __repr__(self) -> str:
-        head = (_HEADS[self.by], *_COLUMNS)
-        lines = [self._title(), _format.table(self._text_rows(), head, indent="  ")]
-        if len(self) > SHOWN:
-            lines.append(f"  ... {_format.plural(len(self) - SHOWN, 'group')} more")
+        head, merged = (_HEADS[self.by], *_COLUMNS), self.merged()
+        lines = [self._title(), _format.table(merged._text_rows(), head, indent="  ")]
+        if len(merged) > SHOWN:
+            lines.append(f"  ... {_format.plural(len(merged) - SHOWN, 'group')} more")
         if self.by == "site" and self.array["group"].tolist() == [0]:
             lines.append(f"  {unknown_text(self.imported)}")
         return _format.clipped("\n".join(lines))
 
     def _repr_html_(self) -> str:
-        return _format.html_table(self._text_rows(), (_HEADS[self.by], *_COLUMNS), self._title())
+        rows = self.merged()._text_rows()
+        return _format.html_table(rows, (_HEADS[self.by], *_COLUMNS), self._title())
 
 
 def _time(ns: int) -> str:
@@ -267,13 +327,16 @@ def span_pinning_of(
         found[name] = sum_by(place, column[mine], len(groups))
     pairs = np.unique(of_span[mine] * max(len(groups), 1) + place)
     span, group = np.divmod(pairs, max(len(groups), 1))
-    alone = np.bincount(span, minlength=len(spans))[span] == 1
-    found["spans"] = np.bincount(group, minlength=len(groups))
-    found["sole_spans"] = np.bincount(group[alone], minlength=len(groups))
-    size = np.asarray(spans["bytes"]).astype(np.int64)
-    found["released_bytes"] = sum_by(group[alone], size[span[alone]], len(groups))
-    order = np.lexsort((found["group"], -found["kept_free_bytes"], -found["released_bytes"]))
+    holders = Holders(span, group, np.asarray(spans["bytes"]).astype(np.int64))
+    holders.count(found)
+    order = _most_first(found)
     rows = found[order]
     rows.flags.writeable = False
-    free = int(found["kept_free_bytes"].sum())
-    return SpanPinning(as_rows(rows), by, placed.ledger, int(partial.sum()), free)
+    free, count = int(found["kept_free_bytes"].sum()), int(partial.sum())
+    holders = holders.merged(np.argsort(order))
+    return SpanPinning(as_rows(rows), by, placed.ledger, count, free, holders=holders)
+
+
+def _most_first(found: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the order of groups: most released bytes first."""
+    return np.lexsort((found["group"], -found["kept_free_bytes"], -found["released_bytes"]))

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +174,30 @@ def test_text_picture_and_command(tmp_path: Path, capsys: pytest.CaptureFixture[
     output = json.loads(capsys.readouterr().out)
     assert output["span_pinning"]["by"] == "lifetime" and output["span_pinning"]["spans"] == 2
     assert output["span_pinning"]["groups"][0]["released_bytes"] == 16384
+
+
+def test_sites_with_equal_names_are_one_group() -> None:
+    """By hand: sites 1 and 3 are alone in the first span, so both together release it."""
+    found = two_spans().span_pinning("site", "go", "#677")
+    assert [row[0] for row in rows_of(found)] == [2, 1, 3]
+    columns = ("released_bytes", "sole_spans", "spans", "kept_free_bytes", "live_objects")
+
+    def counts(one: sw.SpanPinning) -> list[tuple[int, ...]]:
+        return [tuple(int(row[name]) for name in columns) for row in one.array]
+
+    apart = [(8192, 1, 1, 8144, 1), (0, 0, 1, 4048, 1), (0, 0, 1, 4048, 1)]
+    assert counts(found) == apart == counts(found.merged())  # without frames, each is another one
+    names = (("g (a.c:9)",), ("f (a.c:3)",), ("f (a.c:3)",))
+    through = ("", "printf", "puts")
+    named = replace(
+        found, frames=names, names=names, full_names=names, through=through, build_ids=()
+    )
+    merged = named.merged()
+    assert counts(merged) == [(8192, 1, 1, 8144, 1), (8192, 1, 1, 8096, 2)]
+    assert merged.labels() == ["g (a.c:9)", "f (a.c:3)"] and merged.through == ("", "")
+    assert merged.array["requested_bytes"].tolist() == [33, 66] and merged.spans == 2
+    assert repr(named).count("f (a.c:3)") == 1 and counts(named) == apart
+    assert len(named.plot().patches) == 4
 
 
 def test_nothing_and_what_is_refused() -> None:
