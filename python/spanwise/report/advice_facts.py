@@ -232,7 +232,7 @@ class AdviceFacts:
         """
         cost = self.cost(at)
         own = self.recording.allocator
-        less = f" {_format.size(cost)} that spanwise needs more than {own} is subtracted."
+        less = f" The {_format.size(cost)} by which spanwise exceeds {own} is already subtracted."
         less = less if cost else ""
         return saved - cost, less
 

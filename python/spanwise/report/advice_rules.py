@@ -145,9 +145,17 @@ def _sizes(facts: AdviceFacts) -> Iterator[Advice]:
 
 
 def _best_slot(requested: Any, slot: int) -> tuple[int, int] | None:
-    """The slot size below `slot`, a multiple of 8, that would save most, and the bytes it saves."""
+    """The slot size below `slot` that would save most, and the bytes it saves.
+
+    A size that malloc can serve wins if it saves at least half of what any multiple of 8 does.
+    """
+    any_, aligned = (_best_multiple(requested, slot, step) for step in (8, _MALLOC_ALIGN))
+    return aligned if aligned and any_ and 2 * aligned[1] >= any_[1] else any_
+
+
+def _best_multiple(requested: Any, slot: int, step: int) -> tuple[int, int] | None:
     sizes, counts = np.unique(requested, return_counts=True)
-    needed = -(-np.maximum(sizes, 1) // 8) * 8
+    needed = -(-np.maximum(sizes, 1) // step) * step
     best: tuple[int, int] | None = None
     for candidate in np.unique(needed[needed < slot]).tolist():
         saved = int(counts[needed <= candidate].sum()) * (slot - candidate)
@@ -179,7 +187,7 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
         more, _ = facts.saving(PEAK, len(fits) * (size - smaller))
         change = (
             f"malloc has no slots of {better:,} bytes, because it aligns to {_MALLOC_ALIGN}:"
-            " allocate them from a pool or a heap that has"
+            " allocate them from a pool or a heap that has them"
             + (
                 f". If they can shrink to {smaller:,} bytes, that saves {_format.size(more)}."
                 if smaller
