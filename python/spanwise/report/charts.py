@@ -167,6 +167,7 @@ def legend(
 
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
 _TIMES = ((10**9, "s"), (10**6, "ms"), (10**3, "us"), (1, "ns"))
+_THOUSANDS = ((10**9, " G"), (10**6, " M"), (10**3, " k"))
 _WASTE = ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes")
 MOST_CLASSES = 12
 MOST_BARS = 320
@@ -183,6 +184,12 @@ def css_class(part: str) -> str:
 
 def _shown(value: float) -> str:
     return f"{value:,.6g}"
+
+
+def _brief(value: float) -> str:
+    """Return a power of ten in at most five characters."""
+    scale, name = next((one for one in _THOUSANDS if value >= one[0]), (1, ""))
+    return f"{value / scale:g}{name}"
 
 
 def _used(ledgers: Sequence[Any]) -> list[str]:
@@ -352,7 +359,7 @@ def sizes(
     most = float(max(counts.max(), most_live))
     y = Scale(0.5, most * 1.3, 220, 24, log=True)
     decades = [10.0**i for i in range(int(np.log10(max(most, 1))) + 1)]
-    made = [y_axis(y, decades, _shown, "requests, objects" if live else "requests", width)]
+    made = [y_axis(y, decades, _brief, "requests, objects" if live else "requests", width)]
     classes = table.classes["size_bytes"].tolist()
     if live:
         made += _boxes(live, [*classes, 0], x, y)

@@ -182,6 +182,9 @@ def test_requests_by_size() -> None:
     assert [one["x1"] for one in bars] == pytest.approx([x(1), x(32), x(1024)], abs=0.01)
     assert [one["y2"] for one in bars] == pytest.approx([y(1), y(100), y(10)], abs=0.01)
     assert {one["y1"] for one in bars} == {220}
+    assert texts(text)[:4] == ["requests", "1", "10", "100"]
+    many = charts.sizes(histogram((32, 2 * 10**6)), go)
+    assert texts(many)[4:8] == ["1 k", "10 k", "100 k", "1 M"]
     classes = [one["x1"] for one in shapes(text, "line", "boundary")]
     assert classes == pytest.approx([x(size) for size in go.classes["size_bytes"]], abs=0.01)
 
