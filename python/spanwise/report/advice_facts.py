@@ -281,7 +281,7 @@ class AdviceFacts:
             requested += f", {_format.size(self.untouched_bytes)} of it never written"
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
         said = f"{said} for {requested}: {wasted} ({share}) was waste."
-        return " ".join(filter(None, (said, self._kept(), model)))
+        return " ".join(filter(None, (said, self._kept(), model, self._interpreter())))
 
     def _share(self) -> str:
         """Malloc's share of the private memory, and whose most of the rest is, if that is known."""
@@ -292,6 +292,18 @@ class AdviceFacts:
         if share < _ALL_BELOW and runtimes and not self.recording.switched_off[0]:
             text += f"; most of the rest is {runtimes[0]}'s own heap"
         return text
+
+    def _interpreter(self) -> str:
+        """Say how to see lines of Python instead of functions of the interpreter."""
+        recording = self.recording
+        if recording.switched_off[0] != "CPython" or recording.has_python_lines:
+            return ""
+        if not any(recording.site_frames.values()):
+            return ""
+        return (
+            "Its call sites are functions of the interpreter: record it with --python-sites to see"
+            " lines of Python."
+        )
 
     def _kept(self) -> str:
         """Say what the program's malloc keeps later, if that is more waste than at the peak."""

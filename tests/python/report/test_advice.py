@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from spanwise.recordings import sources
 from spanwise.recordings.process_memory import read_memory
 from spanwise.report.advice import NOTHING, OVERLAP, AdviceList
 
-from tests.python.helpers import spanwise
+from tests.python.helpers import needs_recorder, spanwise
 
 MIB = 1 << 20
 
@@ -58,6 +59,16 @@ def test_requests_just_above_a_class() -> None:
         " heap that has them. If they can shrink to 32 bytes, that saves 1.5 MiB."
     )
     assert advice.title == "saves 781.2 KiB at the peak, under spanwise only (estimated)"
+
+
+@needs_recorder()
+@pytest.mark.parametrize("lines", [False, True])
+def test_how_to_see_lines_of_python(tmp_path: Path, lines: bool) -> None:
+    """Only where call sites are functions of the interpreter."""
+    words = [sys.executable, "-c", "x = [str(i) for i in range(50_000)]"]
+    found = sw.record(words, tmp_path / "a.swt", stacks=4, python_sites=lines).advice()
+    assert ("record it with --python-sites to see lines of Python" in found.verdict) is not lines
+    assert found.verdict in " ".join(repr(found).split())
 
 
 @pytest.mark.parametrize(("size", "slot"), [(1040, 1040), (7217, 7232)])
