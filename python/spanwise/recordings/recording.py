@@ -37,7 +37,7 @@ from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import Latest, check_ops, slice_ops
 from spanwise.recordings.queries import Answer, QueryArgs
 from spanwise.recordings.simulate import END, Moment, Simulation, account
-from spanwise.recordings.sites import label_sites, same_sites
+from spanwise.recordings.sites import label_sites, merge_keys, same_sites
 from spanwise.recordings.sources import ArraySource, FileSource, OneThread
 from spanwise.recordings.span_pinning import SpanPinning, keys_of, span_pinning_of
 from spanwise.recordings.timeline import MOMENTS_MAX, Spread, map_at, maps_through, timeline_of
@@ -247,6 +247,11 @@ class Recording(History, ExportMixin):
         """Return the innermost callers of call sites, as text, by the sites' ids."""
         frames = {site: self._frames.get(site, ()) for site in sites}
         return label_sites(frames, build_ids_of(self.modules))
+
+    def site_keys(self, sites: Iterable[int]) -> dict[int, tuple[str, ...] | int]:
+        """Return what call sites that text output merges have in common, by the sites' ids."""
+        frames = {site: self._frames.get(site, ()) for site in sites}
+        return merge_keys(frames, build_ids_of(self.modules))
 
     def _site_groups(self, query: QueryArgs) -> Rows:
         _, objects = self._live_objects(query)

@@ -303,6 +303,14 @@ def label_sites(
     return dict(zip(frames, callers(named, LABEL), strict=True))
 
 
+def merge_keys(
+    frames: Mapping[int, tuple[str, ...]], build_ids: Mapping[str, str]
+) -> dict[int, tuple[str, ...] | int]:
+    """Return the `merge_key` of each site, from the frames of each."""
+    sites = [Site(site, 0, 0, each) for site, each in frames.items()]
+    return {site.id: merge_key(site) for site in name_sites(sites, build_ids, Folding())}
+
+
 def shown_of(
     sites: Sequence[AnySite], bytes_of: Callable[[AnySite], int]
 ) -> tuple[tuple[AnySite, ...], str]:

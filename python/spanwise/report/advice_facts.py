@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
@@ -105,10 +107,11 @@ class AdviceFacts:
 
     @cached_property
     def objects(self) -> LiveObjects:
-        """The live objects at the peak resident."""
-        return self.recording.live_objects(
+        """The live objects at the peak resident; sites with equal names are one."""
+        found = self.recording.live_objects(
             self.table, PEAK, options=self.options, progress=self.step
         )
+        return self._merged(found)
 
     @property
     def untouched_bytes(self) -> int:
@@ -201,10 +204,27 @@ class AdviceFacts:
 
     @cached_property
     def later_objects(self) -> LiveObjects:
-        """The live objects at that moment."""
-        return self.recording.live_objects(
+        """The live objects at that moment; sites with equal names are one."""
+        found = self.recording.live_objects(
             self.table, self.later[1], options=self.options, progress=self.step
         )
+        return self._merged(found)
+
+    def _merged(self, objects: LiveObjects) -> LiveObjects:
+        seen, place = np.unique(objects.site, return_inverse=True)
+        same = self.same(seen.tolist())
+        return replace(
+            objects, site=np.array([same[one] for one in seen.tolist()], np.int64)[place]
+        )
+
+    def same(self, sites: Iterable[int]) -> dict[int, int]:
+        """Map call sites to one of those with equal names, always the same."""
+        keys = self.recording.site_keys(sites)
+        return {site: self._first.setdefault(key, site) for site, key in keys.items()}
+
+    @cached_property
+    def _first(self) -> dict[tuple[str, ...] | int, int]:
+        return {}
 
     def cost(self, at: str) -> int:
         """What our heap costs, compared with the program's own; 0 if it saves, or is not known.

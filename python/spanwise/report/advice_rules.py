@@ -210,7 +210,7 @@ def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
     for at, moment in moments:
         pinned = facts.recording.span_pinning(
             "site", facts.table, moment, options=facts.options, progress=facts.step
-        )
+        ).merged()
         rows = [
             row
             for row in pinned.array[:_SITES_MAX]
@@ -219,7 +219,7 @@ def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
         labels = facts.names(int(row["group"]) for row in rows)
         for row in rows:
             site = int(row["group"])
-            alone = _fills_its_class(facts.objects, site)
+            alone = _fills_its_class(facts.objects, facts.same([site])[site])
             yield _pinning_advice(facts, row, labels[site], at, alone)
 
 
