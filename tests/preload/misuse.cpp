@@ -136,6 +136,28 @@ static void free_of_new() { free(allocate(size)); }
 static void free_of_new_array() { free(allocate_array(size)); }
 static void delete_of_new_array() { ::operator delete(allocate_array(size)); }
 static void delete_array_of_new() { ::operator delete[](allocate(size)); }
+
+// The size reaches operator delete as the program states it.
+static void (*volatile release_sized)(void *, size_t) = ::operator delete;
+static void (*volatile release_array_sized)(void *, size_t) = ::operator delete[];
+static void delete_of_right_size() {
+    release_sized(allocate(size), size);
+    release_array_sized(allocate_array(size), size);
+}
+static void delete_of_larger_size() { release_sized(allocate(size), size + 1); }
+static void delete_of_smaller_size() { release_sized(allocate(size), size - 1); }
+static void delete_array_of_wrong_size() { release_array_sized(allocate_array(size), size / 2); }
+static void delete_of_array_of_wrong_size() { release_sized(allocate_array(size), size / 2); }
+static void double_delete_as_array() {
+    void *volatile p = allocate(size);
+    ::operator delete(p);
+    ::operator delete[](p);
+}
+static void free_after_delete() {
+    void *volatile p = allocate(size);
+    ::operator delete(p);
+    free(p);
+}
 static void write_to_slack() {
     volatile uint8_t *p = object();
     p[malloc_usable_size((void *)p) - 1] = 7; // glibc permits it
@@ -175,6 +197,13 @@ static const struct {
     MISTAKE(free_of_new_array),
     MISTAKE(delete_of_new_array),
     MISTAKE(delete_array_of_new),
+    MISTAKE(delete_of_right_size),
+    MISTAKE(delete_of_larger_size),
+    MISTAKE(delete_of_smaller_size),
+    MISTAKE(delete_array_of_wrong_size),
+    MISTAKE(delete_of_array_of_wrong_size),
+    MISTAKE(double_delete_as_array),
+    MISTAKE(free_after_delete),
 };
 
 int main(int, char **arguments) {

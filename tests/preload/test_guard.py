@@ -72,6 +72,21 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "free_of_new_array": (SILENT, *("MISMATCHED_FREE free",) * 2),
     "delete_of_new_array": (SILENT, *("MISMATCHED_FREE delete",) * 2),
     "delete_array_of_new": (SILENT, *("MISMATCHED_FREE delete[]",) * 2),
+    "delete_of_right_size": (SILENT, SILENT, SILENT),
+    "delete_of_larger_size": (SILENT, *("SIZE_MISMATCH delete",) * 2),
+    "delete_of_smaller_size": (SILENT, *("SIZE_MISMATCH delete",) * 2),
+    "delete_array_of_wrong_size": (SILENT, *("SIZE_MISMATCH delete[]",) * 2),
+    "delete_of_array_of_wrong_size": (SILENT, *("SIZE_MISMATCH delete",) * 2),
+    "double_delete_as_array": (
+        (
+            "DOUBLE_FREE delete[]",
+            "DOUBLE_FREE delete[]",
+            "DOUBLE_FREE free",
+            "DOUBLE_FREE delete[]",
+        ),
+        *("DOUBLE_FREE delete[]",) * 2,
+    ),
+    "free_after_delete": DOUBLE,
 }
 """By mistake: what each profile reports, as code and call; a tuple: by size."""
 
@@ -112,7 +127,9 @@ def test_the_page_has_the_table() -> None:
         assert f"| {mistake} | {' | '.join(cells)} |" in page
 
 
-@pytest.mark.parametrize("alone", ["canary", "zero", "hold", "empty", "match", "sample", "pages"])
+@pytest.mark.parametrize(
+    "alone", ["canary", "zero", "hold", "empty", "match", "sample", "random", "pages"]
+)
 def test_each_protection_works_alone(preload: Preload, alone: str) -> None:
     program = preload.program("misuse.cpp")
     assert preload.run([program, "nothing", "24"], PROTECT=alone).stdout == "survived\n"
@@ -183,5 +200,5 @@ def test_an_unknown_protection_is_named(preload: Preload) -> None:
     assert done.returncode == 0
     assert done.stderr == (
         "spanwise: malloc: SPANWISE_PROTECT=canary,safe is not hardened, paranoid, or some of"
-        " canary, zero, hold, empty, match, sample and pages; using none\n"
+        " canary, zero, hold, empty, match, sample, random and pages; using none\n"
     )
