@@ -43,6 +43,9 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "OVERFLOW realloc",
         ("OVERFLOW realloc", "OUT_OF_BOUNDS write", "OVERFLOW realloc", "OVERFLOW realloc"),
     ),
+    # The bytes before an object are the canary of the slot before, if that reaches its end.
+    "underflow_1": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT), SILENT),
+    "underflow_8": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT), SILENT),
     "overread": (SILENT, SILENT, (SILENT, "OUT_OF_BOUNDS read", SILENT, SILENT)),
     "write_after_free": (
         SILENT,
