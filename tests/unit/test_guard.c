@@ -158,17 +158,21 @@ static bool is_zero(const uint8_t *p, size_t bytes) {
     return bytes == 0;
 }
 
+static void is_clear_when_freed(size_t size) {
+    uint8_t *p = allocate(size);
+    size_t bytes = slot_bytes(p);
+    memset(p, 0x77, size);
+    release(p);
+    if (size < heap->table->max_size) CHECK(is_zero(p, bytes));
+    p = sw_guard_alloc(own, size, SW_ZERO, SW_GUARD_MALLOC);
+    CHECK(is_zero(p, size));
+    release(p);
+}
+
 static void freed_objects_are_clear(void) {
-    for (size_t size = 1; size < 40000; size += 1 + size / 3) {
-        uint8_t *p = allocate(size);
-        size_t bytes = slot_bytes(p);
-        memset(p, 0x77, size);
-        release(p);
-        if (size < 32000) CHECK(is_zero(p, bytes));
-        p = sw_guard_alloc(own, size, SW_ZERO, SW_GUARD_MALLOC);
-        CHECK(is_zero(p, size));
-        release(p);
-    }
+    const size_t last = heap->table->max_size; /* with a canary it is an object of pages */
+    for (size_t size = 1; size < 40000; size += 1 + size / 3) is_clear_when_freed(size);
+    for (size_t size = last - 2; size < last + 2; size++) is_clear_when_freed(size);
     CHECK_EQ(seen_count, 0);
 }
 
@@ -191,6 +195,12 @@ static void a_late_write_is_found(void) {
         EXPECT_FAULT(WRITE_AFTER_FREE, p, go_on());
         p[at] = 0;
     }
+    uint8_t *p = allocate(5);
+    CHECK_EQ(slot_bytes(p), 8);
+    release(p);
+    p[2] = 1;
+    EXPECT_FAULT(WRITE_AFTER_FREE, p, go_on());
+    p[2] = 0;
 }
 
 static void a_late_write_is_found_at_reuse(void) {
@@ -209,9 +219,14 @@ static void a_late_write_is_found_at_reuse(void) {
 }
 
 static void held_objects_are_not_reused(void) {
-    void *p = allocate(500);
+    void *p = allocate(500), *q = allocate(500);
     release(p);
-    for (int i = 0; i < 100; i++) CHECK(allocate(500) != p);
+    if (own->held[own->place] == p) (void)sw_guard_next_random(own), own->place ^= 1;
+    release(q);
+    for (int i = 0; i < 100; i++) {
+        void *other = allocate(500);
+        CHECK(other != p && other != q);
+    }
 }
 
 static void without_hold_they_are(void) {
@@ -233,7 +248,9 @@ static void slots_are_taken_at_random(void) {
 
 static void *free_once(void *p) {
     sw_cache *mine = sw_thread_cache(heap);
-    sw_guard_free(sw_guard_thread_make(mine), p, SIZE_MAX, SW_GUARD_MALLOC, "free");
+    sw_guard_thread *record = sw_guard_thread_make(mine);
+    sw_guard_free(record, p, SIZE_MAX, SW_GUARD_MALLOC, "free");
+    EXPECT_FAULT(DOUBLE_FREE, p, sw_guard_free(record, p, SIZE_MAX, SW_GUARD_MALLOC, "free"));
     return NULL;
 }
 
@@ -278,7 +295,10 @@ static void empty_objects_have_no_memory(void) {
     void *p = allocate(0), *q = allocate(0);
     CHECK(sw_empty_owns(p) && sw_empty_owns(q) && p != q);
     CHECK_EQ(sw_guard_usable(p), 0);
+    EXPECT_FAULT(INTERIOR, (char *)p + 1, release((char *)p + 1));
+    seen_count = 0;
     release(p);
+    CHECK_EQ(seen_count, 0);
     EXPECT_FAULT(DOUBLE_FREE, p, release(p));
     uint8_t *grown = sw_guard_realloc(cache, own, q, 30);
     memset(grown, 1, 30);
@@ -294,6 +314,7 @@ static void the_next_object_is_sampled(size_t size) {
     own->countdown = UINT64_MAX;
     memset(p, 1, size);
     CHECK_EQ(sw_guard_usable(p), size);
+    CHECK((-((uintptr_t)p + size) & 4095) < 16); /* it ends where its page does */
     if (size % 16 != 0) {
         p[size] ^= 0x10;
         EXPECT_FAULT(OVERFLOW, p, release(p));
@@ -303,8 +324,10 @@ static void the_next_object_is_sampled(size_t size) {
     EXPECT_FAULT(MISMATCHED_FREE, p, sw_guard_free(own, p, SIZE_MAX, SW_GUARD_NEW, "delete"));
     EXPECT_FAULT(INTERIOR, p + 1, release(p + 1));
     seen_count = 0;
+    uint8_t *sampled = p;
     p = sw_guard_realloc(cache, own, p, size + 64);
     CHECK_EQ(seen_count, 0);
+    EXPECT_FAULT(DOUBLE_FREE, sampled, release(sampled));
     CHECK(!sw_sample_owns(p));
     for (size_t i = 0; i < size; i++) CHECK_EQ(p[i], 1);
     release(p);
@@ -315,11 +338,22 @@ static void sampled_objects_are_checked(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) the_next_object_is_sampled(sizes[i]);
     own->countdown = 1;
     CHECK(!sw_sample_owns(allocate(4097)));
+    own->countdown = 2;
+    for (int i = 0; i < 2; i++) { /* objects that are aligned or large count, too */
+        void *p = sw_guard_alloc_any(cache, own, 64, 64, 0, SW_GUARD_MALLOC);
+        CHECK_EQ((uintptr_t)p % 64, 0);
+        CHECK_EQ(sw_sample_owns(p), i == 1);
+        release(p);
+    }
 }
 
 /* More objects than there are pages are served by the heap. */
 static void pages_run_out(void) {
     uint32_t sampled = 0;
+    for (int i = 0; i < 300; i++) {
+        own->countdown = 1;
+        release(allocate(10)); /* so the free pages are not in their first order */
+    }
     for (int i = 0; i < 300; i++) {
         own->countdown = 1;
         sampled += sw_sample_owns(allocate(10));
