@@ -19,7 +19,7 @@ set(spanwise_long collector collector_steps fork heap hints misuse large_storm l
 # trace_damage); its madvise and RSS differ from the kernel's (refused_calls, refused_memory,
 # touched_pages); it reads no memory by process_vm_readv (collector_conservative).
 set(spanwise_needs_native
-    addresses arena_quarantine arena_safe collector_attach collector_conservative collector_events collector_finalizers collector_shadow collector_stop collector_wakes guard preload_grades fail fork grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
+    addresses arena_quarantine arena_safe collector_attach collector_conservative collector_events collector_finalizers collector_shadow collector_stop collector_wakes guard guard_refused preload_grades fail fork grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
     touched_pages trace_damage)
 
 # gold takes half the time to link the 90 programs of a preset, each with the whole library.
@@ -108,7 +108,7 @@ foreach(source IN LISTS unit_sources)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
     endforeach()
   endif()
-  if(module STREQUAL "guard")
+  if(module MATCHES "^guard")
     file(GLOB guard_sources "${PROJECT_SOURCE_DIR}/src/guard/*.c")
     target_sources(${name} PRIVATE ${guard_sources})
   endif()
