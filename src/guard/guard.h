@@ -31,7 +31,7 @@ enum {
     SW_GUARD_SAMPLE = 32, /* one of SW_GUARD_INTERVAL objects is on pages of its own */
     SW_GUARD_RANDOM = 64, /* new objects take random slots of their word */
     SW_GUARD_PAGES = 128, /* every object up to a page is on pages of its own */
-    SW_GUARD_HARDENED = SW_GUARD_PAGES - 1,
+    SW_GUARD_HARDENED = SW_GUARD_RANDOM - 1,
     SW_GUARD_PARANOID = 2 * SW_GUARD_PAGES - 1,
 };
 

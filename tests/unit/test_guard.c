@@ -218,6 +218,15 @@ static void a_late_write_is_found_at_reuse(void) {
     while (count > 0) release(objects[--count]);
 }
 
+static void a_write_to_a_free_slot_is_found(void) {
+    uint8_t *p = allocate(60), *next = p + slot_bytes(p), *q = NULL;
+    next[1] = 1;
+    EXPECT_FAULT(WRITE_AFTER_FREE, next, q = allocate(60));
+    CHECK(q == next);
+    release(p);
+    release(q);
+}
+
 static void held_objects_are_not_reused(void) {
     void *p = allocate(500), *q = allocate(500);
     release(p);
@@ -469,6 +478,7 @@ int main(void) {
     with(SW_GUARD_MATCH, 0, calloc_clears_without_zero, 0);
     with(all, 0, a_late_write_is_found, 0);
     with(SW_GUARD_ZERO, 0, a_late_write_is_found_at_reuse, 0);
+    with(all, 0, a_write_to_a_free_slot_is_found, 0);
     with(all, 0, held_objects_are_not_reused, 100);
     with(SW_GUARD_MATCH, 0, without_hold_they_are, 100);
     with(SW_GUARD_RANDOM, 0, slots_are_taken_at_random, 800);
