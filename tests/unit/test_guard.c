@@ -238,6 +238,22 @@ static void held_objects_are_not_reused(void) {
     }
 }
 
+static void held_places_are_drawn(void) {
+    bool moves = false;
+    for (int i = 0; i < 5; i++) {
+        uint64_t place = own->place;
+        release(allocate(24));
+        moves |= own->place != place;
+    }
+    CHECK(moves);
+}
+
+static void a_slot_that_never_had_an_object_is_not_freed(void) {
+    uint8_t *p = allocate(60), *next = p + slot_bytes(p);
+    EXPECT_FAULT(DOUBLE_FREE, next, release(next));
+    release(p);
+}
+
 static void without_hold_they_are(void) {
     void *p = allocate(500);
     bool again = false;
@@ -480,6 +496,8 @@ int main(void) {
     with(SW_GUARD_ZERO, 0, a_late_write_is_found_at_reuse, 0);
     with(all, 0, a_write_to_a_free_slot_is_found, 0);
     with(all, 0, held_objects_are_not_reused, 100);
+    with(all, 0, held_places_are_drawn, 0);
+    with(SW_GUARD_HOLD, 0, a_slot_that_never_had_an_object_is_not_freed, 0);
     with(SW_GUARD_MATCH, 0, without_hold_they_are, 100);
     with(SW_GUARD_RANDOM, 0, slots_are_taken_at_random, 800);
     with(all, 0, a_held_object_is_not_freed_again, 0);
