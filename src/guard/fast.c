@@ -10,6 +10,12 @@
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
+/* Small objects are of the classes for objects with pointers, which have no hints (heap/cache.h): a
+ * hint serves an allocation soon after a free, and held objects are freed late and in any order. */
+static sw_always_inline uint32_t span_class_of(const sw_table *table, size_t size) {
+    return sw_span_class_of(sw_size_class(table, size + 1), false);
+}
+
 /* The index of a set bit: the lowest one, or the first after a random one. */
 static sw_always_inline unsigned choose(sw_guard_thread *own, uint64_t bits) {
     if ((sw_guard.on & SW_GUARD_RANDOM) == 0) return SW_FAST_LOWEST(bits);
@@ -40,20 +46,19 @@ static sw_cold void *finish_slowly(void *p, size_t size, size_t bytes, sw_guard_
 }
 
 static sw_cold void *refill(sw_guard_thread *own, size_t size, unsigned flags, sw_guard_kind kind) {
-    const sw_table *table = own->cache->table;
-    uint32_t cls = sw_size_class(table, size + 1);
-    void *p = sw_refill_alloc(own->cache, size + 1, 0, sw_span_class_of(cls, true));
-    return p == NULL ? NULL : finish_slowly(p, size, table->classes[cls].size, kind, flags);
+    sw_cache *cache = own->cache;
+    uint32_t span_class = span_class_of(cache->table, size);
+    void *p = sw_refill_alloc(cache, size + 1, 0, span_class);
+    return p == NULL ? NULL : finish_slowly(p, size, cache->bins[span_class].bytes, kind, flags);
 }
 
 void *sw_guard_alloc(sw_guard_thread *own, size_t size, unsigned flags, sw_guard_kind kind) {
     sw_cache *cache = own->cache;
     if (sw_unlikely(size - 1 >= sw_guard.quick_max) || sw_unlikely(--own->countdown == 0))
         return sw_guard_alloc_any(cache, own, size, 0, flags, kind);
-    sw_cache_bin *bin = sw_cache_noscan_bin(cache, sw_size_class(cache->table, size + 1));
+    sw_cache_bin *bin = &cache->bins[span_class_of(cache->table, size)];
     uint64_t bits = sw_word_free(bin->word);
-    if (sw_unlikely(bits == 0) || sw_unlikely(bin->hinted != 0))
-        return refill(own, size, flags, kind);
+    if (sw_unlikely(bits == 0)) return refill(own, size, flags, kind);
     void *p = take(own, bin, bits, (uint32_t)size + 1);
     bool zero = (sw_guard.on & SW_GUARD_ZERO) != 0;
     if (sw_unlikely(zero ? !sw_guard_is_clear(p, bin->bytes) : (flags & SW_ZERO) != 0))
