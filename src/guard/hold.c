@@ -8,6 +8,10 @@
 enum { HELD_LOG2 = 10 };
 _Static_assert(SW_GUARD_HELD == 1 << HELD_LOG2, "places are drawn by a shift");
 
+/* A longer object is not checked when it leaves, but only when its slot is reused: loading its cold
+ * lines twice would cost more than clearing it. */
+enum { CHECKED_BYTES_MAX = 512 };
+
 static sw_cold void release_dirty(sw_cache *cache, void *p, size_t bytes, const char *op) {
     sw_guard_check_clear(p, bytes, op);
     sw_free_slow(cache, p, op);
@@ -21,7 +25,8 @@ sw_noinline void sw_guard_release(sw_cache *cache, void *p, const char *op) {
         return;
     }
     uint32_t bytes = sw_slot_bytes(cache->table, span);
-    if ((sw_guard.on & SW_GUARD_ZERO) != 0 && sw_unlikely(!sw_guard_is_clear(p, bytes)))
+    if ((sw_guard.on & SW_GUARD_ZERO) != 0 && bytes <= CHECKED_BYTES_MAX &&
+        sw_unlikely(!sw_guard_is_clear(p, bytes)))
         release_dirty(cache, p, bytes, op);
     else
         sw_template_free_slot(cache, span, slot, p, op, sw_free_slow);

@@ -49,7 +49,7 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "overread": (SILENT, SILENT, (SILENT, "OUT_OF_BOUNDS read", SILENT, SILENT)),
     "write_after_free": (
         SILENT,
-        ("WRITE_AFTER_FREE free",) * 3 + ("WRITE_AFTER_FREE malloc",),
+        ("WRITE_AFTER_FREE free",) * 2 + ("WRITE_AFTER_FREE malloc",) * 2,
         UNUSED,
     ),
     "read_after_free": (SILENT, SILENT, ("USE_AFTER_FREE read",) * 3 + (SILENT,)),
