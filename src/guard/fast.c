@@ -75,7 +75,9 @@ static sw_always_inline void hold(sw_guard_thread *own, void *p, const char *op)
         sw_guard_release(own->cache, p, op);
 }
 
-static sw_cold void clear_and_hold(sw_guard_thread *own, void *p, size_t bytes, const char *op) {
+/* Not cold, or the compiler would clear by a slow string instruction. */
+static sw_noinline void clear_and_hold(sw_guard_thread *own, void *p, size_t bytes,
+                                       const char *op) {
     memset(p, 0, bytes);
     hold(own, p, op);
 }
