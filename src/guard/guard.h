@@ -4,14 +4,16 @@
  * (docs/design/guard.md). A guarded heap is tracked: its slack arrays have the requested sizes, out
  * of reach of the program.
  *
- *   guard.c       allocate, free, resize      object.h   what the heap knows of a pointer
- *   canary.h      bytes after an object       hold.c     freed objects that are not reused yet
- *   empty.c       objects of size 0           sample.c   objects on pages of their own
- *   report.c      reports with call stacks    fault.c    accesses that fault
+ *   fast.c      allocate and free             guard.c     what that does not decide
+ *   resize.c    resize                        hold.c      freed objects that are not reused yet
+ *   state.h     what every call reads         object.h    what the heap knows of a pointer
+ *   canary.h    bytes after an object, end.h  clear.h     memory that must stay clear
+ *   sample.c    objects on pages of their own empty.c     objects of size 0
+ *   report.c    reports with call stacks      fault.c     accesses that fault
  *
  * For the object of n requested bytes at p, in a slot of b bytes:
  *   the heap was asked for n + 1, so n < b and the heap's requested size is n + 1;
- *   bytes p + n up to p + min(b, n + 16) are the canary, which also names the allocating function;
+ *   bytes from p + n on, at most 16, are the canary, which also names the allocating function;
  *   a held object has the requested size 0;
  *   with ZERO, every byte of a free slot and of a held object is 0.
  */
@@ -27,8 +29,9 @@ enum {
     SW_GUARD_EMPTY = 8,   /* objects of size 0 have no accessible byte */
     SW_GUARD_MATCH = 16,  /* free, delete and delete[] only take what belongs to them */
     SW_GUARD_SAMPLE = 32, /* one of SW_GUARD_INTERVAL objects is on pages of its own */
-    SW_GUARD_PAGES = 64,  /* every object up to a page is */
-    SW_GUARD_HARDENED = SW_GUARD_PAGES - 1,
+    SW_GUARD_RANDOM = 64, /* new objects take random slots of their word */
+    SW_GUARD_PAGES = 128, /* every object up to a page is on pages of its own */
+    SW_GUARD_HARDENED = SW_GUARD_RANDOM - 1,
     SW_GUARD_PARANOID = 2 * SW_GUARD_PAGES - 1,
 };
 
@@ -41,15 +44,29 @@ typedef enum sw_guard_kind { SW_GUARD_MALLOC, SW_GUARD_NEW, SW_GUARD_NEW_ARRAY }
  * it. on: SW_GUARD_ bits. */
 void sw_guard_start(sw_heap *heap, unsigned on);
 
-/* As sw_cache_alloc and sw_cache_alloc_aligned (align 0: none), with the cache of the caller. */
-void *sw_guard_alloc(sw_cache *cache, size_t size, size_t align, unsigned flags,
-                     sw_guard_kind kind);
-void *sw_guard_realloc(sw_cache *cache, void *ptr, size_t size);
+/* What a thread has for guarded calls (state.h). A thread that is ending has none. */
+typedef struct sw_guard_thread sw_guard_thread;
+/* Makes the calling thread's record; NULL: there is no memory, or the thread is ending. At its end
+ * the heap gets the objects that it held. */
+sw_guard_thread *sw_guard_thread_make(sw_cache *cache);
+
+/* As sw_cache_alloc, for a thread with a record. */
+void *sw_guard_alloc(sw_guard_thread *own, size_t size, unsigned flags, sw_guard_kind kind);
 /* stated: the object's size as the caller says; SIZE_MAX: unknown. `op` is the function in a report
  * of misuse. */
-void sw_guard_free(sw_cache *cache, void *ptr, size_t stated, sw_guard_kind kind, const char *op);
-/* The requested size: programs must not write to the slack. */
-size_t sw_guard_usable(sw_heap *heap, const void *ptr);
+void sw_guard_free(sw_guard_thread *own, void *ptr, size_t stated, sw_guard_kind kind,
+                   const char *op);
+
+/* The same with the cache of the caller, whose record may be NULL. align 0: that of malloc. */
+void *sw_guard_alloc_any(sw_cache *cache, sw_guard_thread *own, size_t size, size_t align,
+                         unsigned flags, sw_guard_kind kind);
+void *sw_guard_realloc(sw_cache *cache, sw_guard_thread *own, void *ptr, size_t size);
+void sw_guard_free_any(sw_cache *cache, sw_guard_thread *own, void *ptr, size_t stated,
+                       sw_guard_kind kind, const char *op);
+/* The requested size of a live object. False: misuse, which was reported. */
+bool sw_guard_size(const void *ptr, const char *op, size_t *size);
+/* The same for malloc_usable_size: programs must not write to the slack. */
+size_t sw_guard_usable(const void *ptr);
 
 /* For forks (sw_os_at_fork). */
 void sw_guard_fork_prepare(void);

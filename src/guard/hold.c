@@ -1,20 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guard/hold.h"
 
-#include "guard/guard.h"
+#include "guard/clear.h"
+#include "guard/object.h"
+#include "guard/sample.h"
 
-/* An entry is the address and, in the upper 16 bits, the bytes of the slot in units of 8. */
-enum { ADDRESS_BITS = 48 };
+enum { HELD_LOG2 = 10 };
+_Static_assert(SW_GUARD_HELD == 1 << HELD_LOG2, "places are drawn by a shift");
 
-static uint64_t held[SW_GUARD_HELD]; /* atomic */
-static uint64_t draws;               /* atomic */
+/* A longer object is not checked when it leaves, but only when its slot is reused: loading its cold
+ * lines twice would cost more than clearing it. */
+enum { CHECKED_BYTES_MAX = 512 };
 
-sw_held sw_hold(void *object, size_t bytes) {
-    uint64_t draw = __atomic_add_fetch(&draws, 1, __ATOMIC_RELAXED);
-    uint64_t mixed = (draw ^ (uintptr_t)object) * UINT64_C(0xD6E8FEB86659FD93);
-    size_t place = (size_t)(mixed >> 32) % SW_GUARD_HELD;
-    uint64_t entry = (uint64_t)(uintptr_t)object | (uint64_t)bytes / 8 << ADDRESS_BITS;
-    uint64_t before = __atomic_exchange_n(&held[place], entry, __ATOMIC_ACQ_REL);
-    return (sw_held){(void *)(uintptr_t)(before & ((UINT64_C(1) << ADDRESS_BITS) - 1)),
-                     (size_t)(before >> ADDRESS_BITS) * 8};
+static sw_cold void release_dirty(sw_cache *cache, void *p, size_t bytes, const char *op) {
+    sw_guard_check_clear(p, bytes, op);
+    sw_free_slow(cache, p, op);
+}
+
+sw_noinline void sw_guard_release(sw_cache *cache, void *p, const char *op) {
+    uint64_t slot;
+    sw_span *span = sw_fast_find(cache, p, &slot);
+    if (sw_unlikely(span == NULL)) {
+        sw_free_slow(cache, p, op);
+        return;
+    }
+    uint32_t bytes = sw_slot_bytes(cache->table, span);
+    if ((sw_guard.on & SW_GUARD_ZERO) != 0 && bytes <= CHECKED_BYTES_MAX &&
+        sw_unlikely(!sw_guard_is_clear(p, bytes)))
+        release_dirty(cache, p, bytes, op);
+    else
+        sw_template_free_slot(cache, span, slot, p, op, sw_free_slow);
+}
+
+/* Begins to load what the release of an object will read. */
+static sw_always_inline void prefetch(const sw_cache *cache, const void *p) {
+    uint64_t frame = ((uintptr_t)p - cache->base) >> SW_FRAME_SHIFT;
+    __builtin_prefetch(p);
+    if (frame < cache->frames) __builtin_prefetch(&cache->spans[cache->page_map[frame]]);
+}
+
+void sw_hold(sw_guard_thread *own, void *p, const char *op) {
+    void **place = &own->held[own->place], *last = *place;
+    *place = p;
+    own->place = sw_guard_next_random(own) >> (64 - HELD_LOG2);
+    prefetch(own->cache, own->held[own->place]);
+    if (sw_likely(last != NULL)) sw_guard_release(own->cache, last, op);
+}
+
+static void leave(void *record) {
+    sw_guard_thread *own = record;
+    for (size_t i = 0; i < SW_GUARD_HELD; i++)
+        if (own->held[i] != NULL) sw_guard_release(own->cache, own->held[i], "thread exit");
+    (void)sw_os_release(own, sizeof *own);
+}
+
+sw_guard_thread *sw_guard_thread_make(sw_cache *cache) {
+    sw_guard_thread *own = sw_os_map(sizeof *own);
+    if (own == NULL) return NULL;
+    own->cache = cache;
+    own->random = sw_guard.key ^ (uintptr_t)own;
+    own->countdown = sw_sample_draw();
+    if (sw_thread_set_extra(own, leave)) return own;
+    (void)sw_os_release(own, sizeof *own);
+    return NULL;
 }

@@ -2,7 +2,10 @@
 #include "guard/report.h"
 
 #include "base/fail.h"
+#include "guard/clear.h"
 #include "os/os.h"
+
+sw_guard_state sw_guard; /* here, because every other file of the folder calls this one */
 
 void sw_guard_note_stack(sw_guard_stack *stack) {
     stack->thread = sw_os_thread_id();
@@ -39,4 +42,9 @@ void sw_guard_report_stacks(sw_heap *heap, sw_misuse misuse, const char *op, con
                             size_t size, const sw_guard_stack stacks[2]) {
     sw_fault fault = fault_of(heap, misuse, op, p, size);
     sw_misuse_report_with(&fault, print_stacks, stacks);
+}
+
+void sw_guard_check_clear(const void *p, size_t bytes, const char *op) {
+    if ((sw_guard.on & SW_GUARD_ZERO) == 0 || sw_guard_is_clear(p, bytes)) return;
+    sw_guard_report(sw_guard.heap, SW_MISUSE_WRITE_AFTER_FREE, op, p, bytes);
 }

@@ -27,12 +27,7 @@ static place *places;
 static uint32_t count;
 static uint32_t first, last; /* of the queue; count: it is empty */
 static uint64_t key;
-static bool every;
 static bool matches;
-
-/* Allocations until one is sampled, 0: not begun; atomic. Threads share few of them. */
-enum { COUNTDOWNS_LOG2 = 6 };
-static uint32_t countdowns[1 << COUNTDOWNS_LOG2];
 static uint64_t draws; /* atomic */
 
 void sw_sample_lock(void) { sw_os_lock_acquire(&lock); }
@@ -45,14 +40,14 @@ static char *page_of(const place *at) {
 }
 
 void sw_sample_start(uint64_t of_canaries, unsigned on) {
-    bool all = (on & SW_GUARD_PAGES) != 0;
     key = of_canaries;
-    every = all;
     matches = (on & SW_GUARD_MATCH) != 0;
-    count = all ? SAMPLES_OF_ALL : SAMPLES;
+    if ((on & (SW_GUARD_SAMPLE | SW_GUARD_PAGES)) == 0) return;
+    count = (on & SW_GUARD_PAGES) != 0 ? SAMPLES_OF_ALL : SAMPLES;
     places = sw_os_map(count * sizeof *places);
     range = places == NULL ? NULL : sw_os_reserve(range_bytes(), sw_os_page_bytes());
     for (uint32_t i = 0; range != NULL && i < count; i++) places[i].next = i + 1;
+    first = 0;
     last = count - 1;
 }
 
@@ -62,22 +57,11 @@ bool sw_sample_owns(const void *p) {
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-/* The distance to the next sample is uniform around the mean, so that no pattern of allocations is
- * left out. */
-static bool is_sampled(void) {
-    if (every) return true;
-    uint64_t thread = (uintptr_t)sw_os_here() * UINT64_C(0x9E3779B97F4A7C15);
-    uint32_t *countdown = &countdowns[thread >> (64 - COUNTDOWNS_LOG2)];
-    uint32_t left = __atomic_load_n(countdown, __ATOMIC_RELAXED);
-    if (sw_likely(left > 1)) {
-        __atomic_store_n(countdown, left - 1, __ATOMIC_RELAXED);
-        return false;
-    }
+/* It is uniform around the mean, so that no pattern of allocations is left out. */
+uint64_t sw_sample_draw(void) {
     uint64_t draw = __atomic_add_fetch(&draws, 1, __ATOMIC_RELAXED) ^ key;
     draw *= UINT64_C(0x9E3779B97F4A7C15);
-    uint32_t next = 1 + (uint32_t)(draw >> 40) % (2 * SW_GUARD_INTERVAL - 1);
-    __atomic_store_n(countdown, next, __ATOMIC_RELAXED);
-    return left == 1;
+    return 1 + (draw >> 40) % (2 * SW_GUARD_INTERVAL - 1);
 }
 
 /* Notes a call stack. False: this thread does already, and the C library allocates to find the
@@ -103,7 +87,7 @@ static place *take(void) {
 
 void *sw_sample_alloc(size_t size, size_t align, sw_guard_kind kind) {
     size_t page = sw_os_page_bytes(), step = align < MALLOC_ALIGN ? MALLOC_ALIGN : align;
-    if (range == NULL || size == 0 || size > page || step > page || !is_sampled()) return NULL;
+    if (range == NULL || size == 0 || size > page || step > page) return NULL;
     sw_guard_stack stack;
     place *at = note_stack(&stack) ? take() : NULL;
     if (at == NULL) return NULL;
@@ -113,8 +97,9 @@ void *sw_sample_alloc(size_t size, size_t align, sw_guard_kind kind) {
     at->kind = kind;
     at->stacks[0] = stack;
     at->stacks[1].thread = 0;
-    size_t room = (size_t)(end - at->object) - size;
-    if (room != 0) sw_canary_write(key, at->object, size, room, kind);
+    size_t bytes = (size_t)(end - at->object);
+    if (bytes != size)
+        sw_canary_write(sw_canary_word(key, at->object, kind), at->object, size, bytes);
     __atomic_store_n(&at->lives, true, __ATOMIC_RELEASE);
     return at->object;
 }
@@ -142,9 +127,9 @@ bool sw_sample_size(sw_heap *heap, const void *p, const char *op, size_t *size) 
 }
 
 static sw_misuse check_end(const place *at, size_t stated, sw_guard_kind kind) {
-    size_t room = (size_t)(page_of(at) + sw_os_page_bytes() - at->object) - at->size;
+    size_t bytes = (size_t)(page_of(at) + sw_os_page_bytes() - at->object);
     sw_guard_kind found = at->kind;
-    if (room != 0 && !sw_canary_read(key, at->object, at->size, room, &found))
+    if (bytes != at->size && !sw_canary_read(key, at->object, at->size, bytes, &found))
         return SW_MISUSE_OVERFLOW;
     if (stated != SIZE_MAX && stated != at->size) return SW_MISUSE_SIZE_MISMATCH;
     return kind == at->kind || !matches ? SW_MISUSE_NONE : SW_MISUSE_MISMATCHED_FREE;

@@ -9,7 +9,9 @@
 #include "guard/guard.h"
 
 void sw_sample_start(uint64_t key, unsigned on); /* of canaries; SW_GUARD_ bits */
-/* NULL: the object is not sampled. */
+/* Draws the number of allocations up to the next sampled one. */
+uint64_t sw_sample_draw(void);
+/* Puts an object on a page of its own; NULL: it does not fit, or no page is free. */
 void *sw_sample_alloc(size_t size, size_t align, sw_guard_kind kind);
 bool sw_sample_owns(const void *p);
 /* False: misuse, which was reported as one of `op`. */

@@ -166,8 +166,8 @@ static sw_window_answer take_ready(sw_pages *pages, uint64_t bytes, uint32_t n, 
 
 /* Takes a window for a run of n pages aligned to `align`. It is about as long as all windows of the
  * heap together; shorter ones are tried if the system has no addresses for it. */
-static bool take_window(sw_pages *pages, uint32_t n, uint64_t align, sw_window *window,
-                        uint32_t *ready) {
+static sw_cold bool take_window(sw_pages *pages, uint32_t n, uint64_t align, sw_window *window,
+                                uint32_t *ready) {
     uint64_t total = SW_WINDOW_FIRST_BYTES;
     for (uint32_t i = 0; i < pages->window_count; i++)
         total += (uint64_t)pages->windows[i].pages << pages->page_shift;
@@ -182,7 +182,7 @@ static bool take_window(sw_pages *pages, uint32_t n, uint64_t align, sw_window *
 }
 
 /* Adds a window that begins with at least n accessible pages. */
-static bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
+static sw_cold bool add_window(sw_pages *pages, uint32_t n, uint64_t align) {
     sw_window window;
     uint32_t ready;
     if (pages->window_count == SW_WINDOWS_MAX) return false;
@@ -248,7 +248,7 @@ bool sw_pages_grow(sw_pages *pages, uint32_t n, uint64_t align) {
     return add_window(pages, n, align);
 }
 
-void sw_pages_drop_windows(sw_pages *pages) {
+sw_cold void sw_pages_drop_windows(sw_pages *pages) {
     for (uint32_t i = 0; i < pages->window_count; i++) {
         const sw_window *window = &pages->windows[i];
         advise(pages, window, 0, window->frontier, false);

@@ -4,8 +4,9 @@
  * they need (the new handler, bad_alloc) are looked up in the program when needed.
  *
  * A nothrow operator without memory calls the same operator of the C++ runtime, which calls the
- * throwing operator inside a try block, because C has no such block. Sizes passed to delete are not
- * checked, because many working programs delete an object through a pointer to another type.
+ * throwing operator inside a try block, because C has no such block. Sizes passed to delete are
+ * checked only in guarded heaps, because many working programs delete an object through a pointer
+ * to another type.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -126,37 +127,32 @@ void *sw_op_new_array_aligned_nothrow(size_t size, size_t align, const void *tag
                      : runtime_new_aligned("_ZnamSt11align_val_tRKSt9nothrow_t", size, align, tag);
 }
 
-/* --- delete: size and alignment are ignored, the address is enough ---------------------------- */
+/* --- delete ----------------------------------------------------------------------------------- */
 
-#define DELETE(function, op, symbol)                                                               \
-    void function(void *ptr) OPERATOR(symbol);                                                     \
-    void function(void *ptr) { preload_release(ptr, op); }
+void sw_op_delete(void *ptr) OPERATOR("_ZdlPv");
+void sw_op_delete_array(void *ptr) OPERATOR("_ZdaPv");
+void sw_op_delete_sized(void *ptr, size_t size) OPERATOR("_ZdlPvm");
+void sw_op_delete_array_sized(void *ptr, size_t size) OPERATOR("_ZdaPvm");
 
-#define DELETE_1(function, op, symbol)                                                             \
-    void function(void *ptr, size_t a) OPERATOR(symbol);                                           \
-    void function(void *ptr, size_t a) {                                                           \
-        (void)a;                                                                                   \
-        preload_release(ptr, op);                                                                  \
-    }
+void sw_op_delete(void *ptr) { preload_release(ptr, "delete"); }
+void sw_op_delete_array(void *ptr) { preload_release(ptr, "delete[]"); }
+void sw_op_delete_sized(void *ptr, size_t size) { preload_release_sized(ptr, size, "delete"); }
+void sw_op_delete_array_sized(void *ptr, size_t size) {
+    preload_release_sized(ptr, size, "delete[]");
+}
 
-#define DELETE_2(function, op, symbol)                                                             \
-    void function(void *ptr, size_t a, size_t b) OPERATOR(symbol);                                 \
-    void function(void *ptr, size_t a, size_t b) {                                                 \
-        (void)a;                                                                                   \
-        (void)b;                                                                                   \
-        preload_release(ptr, op);                                                                  \
-    }
+/* The other forms have further arguments after these, an alignment or std::nothrow, which do not
+ * matter. So they are other names of the same functions. */
+#define ALSO(function, symbol, of)                                                                 \
+    void function(void *ptr) OPERATOR(symbol) __attribute__((alias(of)))
+#define ALSO_SIZED(function, symbol, of)                                                           \
+    void function(void *ptr, size_t size) OPERATOR(symbol) __attribute__((alias(of)))
 
-DELETE(sw_op_delete, "delete", "_ZdlPv")
-DELETE(sw_op_delete_array, "delete[]", "_ZdaPv")
-DELETE_1(sw_op_delete_sized, "delete", "_ZdlPvm")
-DELETE_1(sw_op_delete_array_sized, "delete[]", "_ZdaPvm")
-DELETE_1(sw_op_delete_aligned, "delete", "_ZdlPvSt11align_val_t")
-DELETE_1(sw_op_delete_array_aligned, "delete[]", "_ZdaPvSt11align_val_t")
-DELETE_2(sw_op_delete_both, "delete", "_ZdlPvmSt11align_val_t")
-DELETE_2(sw_op_delete_array_both, "delete[]", "_ZdaPvmSt11align_val_t")
-/* The reference to std::nothrow is passed in the register of a size. */
-DELETE_1(sw_op_delete_nothrow, "delete", "_ZdlPvRKSt9nothrow_t")
-DELETE_1(sw_op_delete_array_nothrow, "delete[]", "_ZdaPvRKSt9nothrow_t")
-DELETE_2(sw_op_delete_aligned_nothrow, "delete", "_ZdlPvSt11align_val_tRKSt9nothrow_t")
-DELETE_2(sw_op_delete_array_aligned_nothrow, "delete[]", "_ZdaPvSt11align_val_tRKSt9nothrow_t")
+ALSO(sw_op_delete_aligned, "_ZdlPvSt11align_val_t", "_ZdlPv");
+ALSO(sw_op_delete_nothrow, "_ZdlPvRKSt9nothrow_t", "_ZdlPv");
+ALSO(sw_op_delete_aligned_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdlPv");
+ALSO(sw_op_delete_array_aligned, "_ZdaPvSt11align_val_t", "_ZdaPv");
+ALSO(sw_op_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", "_ZdaPv");
+ALSO(sw_op_delete_array_aligned_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", "_ZdaPv");
+ALSO_SIZED(sw_op_delete_both, "_ZdlPvmSt11align_val_t", "_ZdlPvm");
+ALSO_SIZED(sw_op_delete_array_both, "_ZdaPvmSt11align_val_t", "_ZdaPvm");

@@ -21,7 +21,7 @@
 PRELOAD_EXPORT size_t malloc_usable_size(void *ptr) {
     if (sw_likely(sw_tls.cache->heap != NULL)) return sw_usable_size(ptr);
     sw_heap *heap = ptr == NULL ? NULL : preload_heap();
-    if (heap != NULL && preload_option.protect != 0) return sw_guard_usable(heap, ptr);
+    if (heap != NULL && preload_option.protect != 0) return sw_guard_usable(ptr);
     return heap == NULL ? 0 : sw_heap_usable_size(heap, ptr);
 }
 

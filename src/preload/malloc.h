@@ -48,6 +48,7 @@ void preload_free_sized(void *ptr, size_t size);
  * live slot at its address. */
 void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 void preload_free_slow(sw_cache *cache, void *ptr, const char *op);
+void preload_delete_slow(sw_cache *cache, void *ptr, size_t size, const char *op);
 
 static sw_always_inline void *preload_allocate_by_table(size_t size, unsigned flags) {
     sw_cache *cache = sw_tls.cache;
@@ -71,6 +72,18 @@ static inline void *preload_allocate_aligned(size_t size, size_t align, unsigned
 /* op: "free", "delete" or "delete[]". */
 static sw_always_inline void preload_release(void *ptr, const char *op) {
     sw_template_free(sw_tls.cache, ptr, op, preload_free_slow);
+}
+
+/* The same for a delete with a size, which only a guarded heap checks: its view has no address. */
+static sw_always_inline void preload_release_sized(void *ptr, size_t size, const char *op) {
+    sw_cache *cache = sw_tls.cache;
+    uint64_t slot;
+    sw_span *span = sw_fast_find(cache, ptr, &slot);
+    if (sw_unlikely(span == NULL)) {
+        preload_delete_slow(cache, ptr, size, op);
+    } else {
+        sw_template_free_slot(cache, span, slot, ptr, op, preload_free_slow);
+    }
 }
 
 #endif

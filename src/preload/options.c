@@ -139,6 +139,7 @@ static const struct protection {
     {"empty", SW_GUARD_EMPTY},
     {"match", SW_GUARD_MATCH},
     {"sample", SW_GUARD_SAMPLE},
+    {"random", SW_GUARD_RANDOM},
     {"pages", SW_GUARD_PAGES},
     {"hardened", SW_GUARD_HARDENED},
     {"paranoid", SW_GUARD_PARANOID},
@@ -177,7 +178,8 @@ static const option options[] = {
     {"THP", set_huge, "off or advise", "off"},
     {"TRACKED", set_tracked, "0 or 1", "0"},
     {"PROTECT", set_protect,
-     "hardened, paranoid, or some of canary, zero, hold, empty, match, sample and pages", "none"},
+     "hardened, paranoid, or some of canary, zero, hold, empty, match, sample, random and pages",
+     "none"},
     {"LEDGER", set_ledger, "a path (%p in it: the process id) or a descriptor", "none"},
     {"VERBOSE", set_verbose, "0 or 1", "0"},
 };

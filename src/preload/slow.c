@@ -5,10 +5,9 @@
  * and C's free_sized. */
 #include <errno.h>
 
-#include "guard/guard.h"
+#include "guard/state.h"
 #include "heap/free.h"
 #include "heap/refill.h"
-#include "heap/thread.h"
 #include "preload/account.h"
 #include "preload/malloc.h"
 #include "preload/options.h"
@@ -22,7 +21,8 @@ typedef struct service {
     sw_cache *cache; /* NULL: no memory */
     bool late;       /* the thread has ended: the cache is shared by all such threads */
     bool guarded;
-    bool tracked; /* and not guarded */
+    bool tracked;           /* and not guarded */
+    sw_guard_thread *guard; /* NULL: not guarded, no memory, or the thread is ending */
 } service;
 
 static service enter(void) {
@@ -33,6 +33,10 @@ static service enter(void) {
     by.late = sw_registry_has_ended();
     by.cache =
         sw_likely(!by.late) ? sw_thread_default_cache() : preload_late_cache_acquire(by.heap);
+    if (by.guarded && by.cache != NULL && !by.late) {
+        by.guard = sw_guard_thread_own();
+        if (by.guard == NULL) by.guard = sw_guard_thread_make(by.cache);
+    }
     return by;
 }
 
@@ -56,16 +60,21 @@ void preload_free_slow(sw_cache *cache, void *ptr, const char *op) {
     }
 }
 
-sw_noinline void *preload_alloc(size_t size, size_t align, unsigned flags) {
+/* Returns the family of functions to which the object of an allocation belongs. */
+static sw_guard_kind kind_of_flags(unsigned flags) {
+    _Static_assert(PRELOAD_NEW >> 2 == SW_GUARD_NEW && PRELOAD_NEW_ARRAY >> 2 == SW_GUARD_NEW_ARRAY,
+                   "the flags are numbered as the kinds");
+    return (sw_guard_kind)(flags >> 2);
+}
+
+static sw_noinline void *alloc_any(size_t size, size_t align, unsigned flags) {
     service by = enter();
     void *p = NULL;
     if (sw_unlikely(by.cache == NULL)) {
         errno = ENOMEM;
     } else if (by.guarded) {
-        sw_guard_kind kind = (flags & PRELOAD_NEW) != 0         ? SW_GUARD_NEW
-                             : (flags & PRELOAD_NEW_ARRAY) != 0 ? SW_GUARD_NEW_ARRAY
-                                                                : SW_GUARD_MALLOC;
-        p = sw_guard_alloc(by.cache, size, align, flags & PRELOAD_HEAP_FLAGS, kind);
+        p = sw_guard_alloc_any(by.cache, by.guard, size, align, flags & PRELOAD_HEAP_FLAGS,
+                               kind_of_flags(flags));
     } else {
         p = align == 0 ? sw_cache_alloc(by.cache, size, flags)
                        : sw_cache_alloc_aligned(by.cache, size, align, flags);
@@ -73,6 +82,13 @@ sw_noinline void *preload_alloc(size_t size, size_t align, unsigned flags) {
     }
     leave(&by);
     return p;
+}
+
+sw_noinline void *preload_alloc(size_t size, size_t align, unsigned flags) {
+    sw_guard_thread *guard = sw_guard_thread_own();
+    return guard != NULL && align == 0
+               ? sw_guard_alloc(guard, size, flags & PRELOAD_HEAP_FLAGS, kind_of_flags(flags))
+               : alloc_any(size, align, flags);
 }
 
 static void *tracked_realloc(const service *by, void *ptr, size_t size) {
@@ -89,12 +105,14 @@ static void *tracked_realloc(const service *by, void *ptr, size_t size) {
 }
 
 sw_noinline void *preload_realloc(void *ptr, size_t size) {
+    sw_guard_thread *guard = sw_guard_thread_own();
+    if (guard != NULL) return sw_guard_realloc(guard->cache, guard, ptr, size);
     service by = enter();
     void *p = NULL;
     if (sw_unlikely(by.cache == NULL)) {
         errno = ENOMEM;
     } else if (by.guarded) {
-        p = sw_guard_realloc(by.cache, ptr, size);
+        p = sw_guard_realloc(by.cache, by.guard, ptr, size);
     } else {
         p = by.tracked ? tracked_realloc(&by, ptr, size) : sw_cache_realloc(by.cache, ptr, size, 0);
     }
@@ -108,14 +126,13 @@ static sw_guard_kind kind_of(const char *op) {
     return op[sizeof "delete" - 1] == '[' ? SW_GUARD_NEW_ARRAY : SW_GUARD_NEW;
 }
 
-/* Without memory for a cache, the object is leaked. stated: SIZE_MAX: unknown. */
-static sw_noinline void free_stated(void *ptr, size_t stated, const char *op) {
+static sw_noinline void free_any(void *ptr, size_t stated, const char *op) {
     if (ptr == NULL) return;
     int saved_errno = errno;
     service by = enter();
     uint64_t bytes = 0;
     if (by.cache != NULL && by.guarded) {
-        sw_guard_free(by.cache, ptr, stated, kind_of(op), op);
+        sw_guard_free_any(by.cache, by.guard, ptr, stated, kind_of(op), op);
     } else if (sw_likely(by.cache != NULL)) {
         bool counted = by.tracked && preload_requested(by.heap, ptr, &bytes);
         if (counted) preload_before_shrink(by.heap);
@@ -126,7 +143,24 @@ static sw_noinline void free_stated(void *ptr, size_t stated, const char *op) {
     errno = saved_errno;
 }
 
+/* Without memory for a cache, the object is leaked. stated: SIZE_MAX: unknown. */
+static sw_noinline void free_stated(void *ptr, size_t stated, const char *op) {
+    sw_guard_thread *guard = sw_guard_thread_own();
+    if (guard != NULL)
+        sw_guard_free(guard, ptr, stated, kind_of(op), op);
+    else
+        free_any(ptr, stated, op);
+}
+
 void preload_free(void *ptr, const char *op) { free_stated(ptr, SIZE_MAX, op); }
+
+void preload_delete_slow(sw_cache *cache, void *ptr, size_t size, const char *op) {
+    if (sw_unlikely(cache->heap == NULL)) {
+        free_stated(ptr, (preload_option.protect & SW_GUARD_MATCH) != 0 ? size : SIZE_MAX, op);
+    } else {
+        sw_free_unslotted(cache, ptr, op);
+    }
+}
 
 /* In a thread that has ended the size is not checked, because the check needs the thread's own
  * cache. */

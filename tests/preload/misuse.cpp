@@ -3,10 +3,12 @@
 // if nothing stopped it: misuse MISTAKE SIZE.
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <thread>
 
@@ -43,7 +45,22 @@ static void overflow(size_t bytes, uint8_t value) {
     release(p);
 }
 
+// Writes before an object, of two that are as near as any of 200, and frees the lower one first.
+static void underflow(size_t bytes) {
+    static volatile uint8_t *all[200];
+    size_t lower = 0, upper = 1;
+    for (auto &one : all) one = object();
+    std::sort(std::begin(all), std::end(all));
+    for (size_t i = 1; i < 200; i++)
+        if (all[i] - all[i - 1] < all[upper] - all[lower]) lower = i - 1, upper = i;
+    for (size_t i = 1; i <= bytes; i++) *(all[upper] - i) = 7;
+    release(all[lower]);
+    release(all[upper]);
+}
+
 static void nothing() { release(object()); }
+static void underflow_1() { underflow(1); }
+static void underflow_8() { underflow(8); }
 static void overflow_0() { overflow(1, 0); }
 static void overflow_1() { overflow(1, 7); }
 static void overflow_8() { overflow(8, 7); }
@@ -136,6 +153,28 @@ static void free_of_new() { free(allocate(size)); }
 static void free_of_new_array() { free(allocate_array(size)); }
 static void delete_of_new_array() { ::operator delete(allocate_array(size)); }
 static void delete_array_of_new() { ::operator delete[](allocate(size)); }
+
+// The size reaches operator delete as the program states it.
+static void (*volatile release_sized)(void *, size_t) = ::operator delete;
+static void (*volatile release_array_sized)(void *, size_t) = ::operator delete[];
+static void delete_of_right_size() {
+    release_sized(allocate(size), size);
+    release_array_sized(allocate_array(size), size);
+}
+static void delete_of_larger_size() { release_sized(allocate(size), size + 1); }
+static void delete_of_smaller_size() { release_sized(allocate(size), size - 1); }
+static void delete_array_of_wrong_size() { release_array_sized(allocate_array(size), size / 2); }
+static void delete_of_array_of_wrong_size() { release_sized(allocate_array(size), size / 2); }
+static void double_delete_as_array() {
+    void *volatile p = allocate(size);
+    ::operator delete(p);
+    ::operator delete[](p);
+}
+static void free_after_delete() {
+    void *volatile p = allocate(size);
+    ::operator delete(p);
+    free(p);
+}
 static void write_to_slack() {
     volatile uint8_t *p = object();
     p[malloc_usable_size((void *)p) - 1] = 7; // glibc permits it
@@ -154,6 +193,8 @@ static const struct {
     MISTAKE(overflow_8),
     MISTAKE(overflow_32),
     MISTAKE(overflow_found_by_realloc),
+    MISTAKE(underflow_1),
+    MISTAKE(underflow_8),
     MISTAKE(overread),
     MISTAKE(write_after_free),
     MISTAKE(read_after_free),
@@ -175,6 +216,13 @@ static const struct {
     MISTAKE(free_of_new_array),
     MISTAKE(delete_of_new_array),
     MISTAKE(delete_array_of_new),
+    MISTAKE(delete_of_right_size),
+    MISTAKE(delete_of_larger_size),
+    MISTAKE(delete_of_smaller_size),
+    MISTAKE(delete_array_of_wrong_size),
+    MISTAKE(delete_of_array_of_wrong_size),
+    MISTAKE(double_delete_as_array),
+    MISTAKE(free_after_delete),
 };
 
 int main(int, char **arguments) {

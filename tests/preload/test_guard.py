@@ -43,10 +43,13 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "OVERFLOW realloc",
         ("OVERFLOW realloc", "OUT_OF_BOUNDS write", "OVERFLOW realloc", "OVERFLOW realloc"),
     ),
+    # The bytes before an object are the canary of the slot before, if that reaches its end.
+    "underflow_1": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT), SILENT),
+    "underflow_8": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT), SILENT),
     "overread": (SILENT, SILENT, (SILENT, "OUT_OF_BOUNDS read", SILENT, SILENT)),
     "write_after_free": (
         SILENT,
-        ("WRITE_AFTER_FREE free",) * 3 + ("WRITE_AFTER_FREE malloc",),
+        ("WRITE_AFTER_FREE free",) * 2 + ("WRITE_AFTER_FREE malloc",) * 2,
         UNUSED,
     ),
     "read_after_free": (SILENT, SILENT, ("USE_AFTER_FREE read",) * 3 + (SILENT,)),
@@ -72,6 +75,21 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "free_of_new_array": (SILENT, *("MISMATCHED_FREE free",) * 2),
     "delete_of_new_array": (SILENT, *("MISMATCHED_FREE delete",) * 2),
     "delete_array_of_new": (SILENT, *("MISMATCHED_FREE delete[]",) * 2),
+    "delete_of_right_size": (SILENT, SILENT, SILENT),
+    "delete_of_larger_size": (SILENT, *("SIZE_MISMATCH delete",) * 2),
+    "delete_of_smaller_size": (SILENT, *("SIZE_MISMATCH delete",) * 2),
+    "delete_array_of_wrong_size": (SILENT, *("SIZE_MISMATCH delete[]",) * 2),
+    "delete_of_array_of_wrong_size": (SILENT, *("SIZE_MISMATCH delete",) * 2),
+    "double_delete_as_array": (
+        (
+            "DOUBLE_FREE delete[]",
+            "DOUBLE_FREE delete[]",
+            "DOUBLE_FREE free",
+            "DOUBLE_FREE delete[]",
+        ),
+        *("DOUBLE_FREE delete[]",) * 2,
+    ),
+    "free_after_delete": DOUBLE,
 }
 """By mistake: what each profile reports, as code and call; a tuple: by size."""
 
@@ -112,7 +130,9 @@ def test_the_page_has_the_table() -> None:
         assert f"| {mistake} | {' | '.join(cells)} |" in page
 
 
-@pytest.mark.parametrize("alone", ["canary", "zero", "hold", "empty", "match", "sample", "pages"])
+@pytest.mark.parametrize(
+    "alone", ["canary", "zero", "hold", "empty", "match", "sample", "random", "pages"]
+)
 def test_each_protection_works_alone(preload: Preload, alone: str) -> None:
     program = preload.program("misuse.cpp")
     assert preload.run([program, "nothing", "24"], PROTECT=alone).stdout == "survived\n"
@@ -183,5 +203,5 @@ def test_an_unknown_protection_is_named(preload: Preload) -> None:
     assert done.returncode == 0
     assert done.stderr == (
         "spanwise: malloc: SPANWISE_PROTECT=canary,safe is not hardened, paranoid, or some of"
-        " canary, zero, hold, empty, match, sample and pages; using none\n"
+        " canary, zero, hold, empty, match, sample, random and pages; using none\n"
     )

@@ -93,7 +93,7 @@ def _add_heap_options(parser: argparse.ArgumentParser) -> None:
         "--protect",
         metavar="NAMES",
         help="find overflows and uses after free: hardened, paranoid, or some of canary, zero,"
-        " hold, empty, match, sample and pages",
+        " hold, empty, match, sample, random and pages",
     )
     heap.add_argument(
         "--thp", default="off", choices=("off", "advise"), help="ask for transparent huge pages"

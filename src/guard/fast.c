@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls that most programs make most often: allocation and free of slots, by a thread with a
+ * record. What is not as it should be here goes on in guard.c, which decides and reports. */
+#include <string.h>
+
+#include "guard/clear.h"
+#include "guard/end.h"
+#include "guard/hold.h"
+#include "heap/refill.h"
+
+/* --- allocation ------------------------------------------------------------------------------- */
+
+/* Small objects are of the classes for objects with pointers, which have no hints (heap/cache.h): a
+ * hint serves an allocation soon after a free, and held objects are freed late and in any order. */
+static sw_always_inline uint32_t span_class_of(const sw_table *table, size_t size) {
+    return sw_span_class_of(sw_size_class(table, size + 1), false);
+}
+
+/* The index of a set bit: the lowest one, or the first after a random one. */
+static sw_always_inline unsigned choose(sw_guard_thread *own, uint64_t bits) {
+    if ((sw_guard.on & SW_GUARD_RANDOM) == 0) return SW_FAST_LOWEST(bits);
+    unsigned turn = (unsigned)(sw_guard_next_random(own) >> 58);
+    uint64_t turned = bits >> turn | bits << (-turn & 63);
+    return (SW_FAST_LOWEST(turned) + turn) % 64;
+}
+
+/* Takes a slot of the bin's word, and notes the requested size. */
+static sw_always_inline void *take(sw_guard_thread *own, sw_cache_bin *bin, uint64_t bits,
+                                   uint32_t asked) {
+    const sw_span *span = bin->span;
+    unsigned index = choose(own, bits);
+    uint32_t slot = (uint32_t)(bin->word - span->words) * 64 + index;
+    uint16_t *slack = sw_space_cold(own->cache->heap->space, span)->slack;
+    __atomic_store_n(&slack[slot], (uint16_t)(bin->bytes - asked), __ATOMIC_RELAXED);
+    sw_word_set_free(bin->word, bits & ~(UINT64_C(1) << index));
+    return (void *)(bin->base + (uintptr_t)index * bin->bytes);
+}
+
+/* The rest of an allocation that has a slot, with calls. (Here and below, a function that calls
+ * nothing but by its last statement saves no registers.) */
+static sw_cold void *finish_slowly(void *p, size_t size, size_t bytes, sw_guard_kind kind,
+                                   unsigned flags) {
+    sw_guard_check_clear(p, bytes, "malloc");
+    if ((flags & SW_ZERO) != 0) memset(p, 0, size);
+    return sw_guarded_end(p, size, bytes, kind);
+}
+
+static sw_cold void *refill(sw_guard_thread *own, size_t size, unsigned flags, sw_guard_kind kind) {
+    sw_cache *cache = own->cache;
+    uint32_t span_class = span_class_of(cache->table, size);
+    void *p = sw_refill_alloc(cache, size + 1, 0, span_class);
+    return p == NULL ? NULL : finish_slowly(p, size, cache->bins[span_class].bytes, kind, flags);
+}
+
+void *sw_guard_alloc(sw_guard_thread *own, size_t size, unsigned flags, sw_guard_kind kind) {
+    sw_cache *cache = own->cache;
+    if (sw_unlikely(size - 1 >= sw_guard.quick_max) || sw_unlikely(--own->countdown == 0))
+        return sw_guard_alloc_any(cache, own, size, 0, flags, kind);
+    sw_cache_bin *bin = &cache->bins[span_class_of(cache->table, size)];
+    uint64_t bits = sw_word_free(bin->word);
+    if (sw_unlikely(bits == 0)) return refill(own, size, flags, kind);
+    void *p = take(own, bin, bits, (uint32_t)size + 1);
+    bool zero = (sw_guard.on & SW_GUARD_ZERO) != 0;
+    if (sw_unlikely(zero ? !sw_guard_is_clear(p, bin->bytes) : (flags & SW_ZERO) != 0))
+        return finish_slowly(p, size, bin->bytes, kind, flags);
+    return sw_guarded_end_quick(p, size, bin->bytes, kind);
+}
+
+/* --- free ------------------------------------------------------------------------------------- */
+
+static sw_always_inline void hold(sw_guard_thread *own, void *p, const char *op) {
+    if ((sw_guard.on & SW_GUARD_HOLD) != 0)
+        sw_hold(own, p, op);
+    else
+        sw_guard_release(own->cache, p, op);
+}
+
+/* Not cold, or the compiler would clear by a slow string instruction. */
+static sw_noinline void clear_and_hold(sw_guard_thread *own, void *p, size_t bytes,
+                                       const char *op) {
+    memset(p, 0, bytes);
+    hold(own, p, op);
+}
+
+void sw_guard_free(sw_guard_thread *own, void *ptr, size_t stated, sw_guard_kind kind,
+                   const char *op) {
+    sw_cache *cache = own->cache;
+    sw_guarded object;
+    if (sw_unlikely(!sw_guarded_find_quick(cache, ptr, &object)) ||
+        sw_unlikely(!sw_guarded_ends_well(ptr, &object, stated, kind)) ||
+        sw_unlikely(!sw_guarded_hold_quick(cache, &object))) {
+        sw_guard_free_any(cache, own, ptr, stated, kind, op);
+        return;
+    }
+    if ((sw_guard.on & SW_GUARD_ZERO) != 0) {
+        if (object.bytes > SW_TEMPLATE_SHORT) {
+            clear_and_hold(own, ptr, object.bytes, op);
+            return;
+        }
+        (void)sw_template_clear_short(ptr, (uint32_t)object.bytes);
+    }
+    hold(own, ptr, op);
+}
