@@ -218,6 +218,15 @@ if(NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux")
   endforeach()
 endif()
 
+if(SPANWISE_OS STREQUAL "linux" AND SPANWISE_HAS_GLIBC)
+  add_executable(example_threads "${PROJECT_SOURCE_DIR}/examples/threads.c")
+  spanwise_compile(example_threads)
+  target_link_libraries(example_threads PRIVATE spanwise_static)
+  add_test(NAME example.threads COMMAND example_threads)
+  set_tests_properties(example.threads PROPERTIES LABELS "unit;native"
+    PASS_REGULAR_EXPRESSION "^0 wrong values, cycles: several")
+endif()
+
 # Call every function with a bad pointer for each of its pointers.
 find_program(spanwise_python python3)
 if(spanwise_python AND NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux"

@@ -24,11 +24,11 @@
  * SW_SCAN they are scanned conservatively.
  *
  * A cycle marks, then sweeps, either at once (sw_gc_collect), incrementally (sw_gc_start,
- * sw_gc_step, sw_gc_finish), or concurrently (sw_gc_set_concurrent). While a cycle marks, pointers inside objects must be written with
- * sw_gc_write, a deletion barrier: it marks the old value, so that everything reachable at the
- * start of the cycle survives (snapshot at the beginning: Yuasa, "Real-time garbage collection on
- * general-purpose machines", 1990). Roots are scanned once, at the start, and need no barrier.
- * Objects allocated during a cycle survive it.
+ * sw_gc_step, sw_gc_finish), or concurrently (sw_gc_set_concurrent; examples/threads.c). While a
+ * cycle marks, pointers inside objects must be written with sw_gc_write, a deletion barrier: it
+ * marks the old value, so that everything reachable at the start of the cycle survives (snapshot at
+ * the beginning: Yuasa, "Real-time garbage collection on general-purpose machines", 1990). Roots
+ * are scanned once, at the start, and need no barrier. Objects allocated during a cycle survive it.
  *
  * Calls that start, step or finish a cycle need a stopped world: no other thread may be inside a
  * call on the heap or change its objects. The exit of a thread that used the heap is such a call,
@@ -201,9 +201,9 @@ typedef struct sw_gc_cycle {
 /* Let a background thread mark and sweep the cycles that sw_gc_start or the pace begins; markers: 0
  * or 1, default 0. Threads run meanwhile, except in two short stops: sw_gc_start scans the roots,
  * and the background thread ends marking. Every thread joins at its first call on the heap
- * (sw_gc_join), the calling one now; so each comes to a safepoint often, or is in a blocking region.
- * A thread that only writes to objects joins by sw_gc_join before. If one does not stop in time,
- * the cycle is abandoned.
+ * (sw_gc_join), the calling one now; so each comes to a safepoint often, or is in a blocking
+ * region. A thread that only writes to objects joins by sw_gc_join before. If one does not stop in
+ * time, the cycle is abandoned.
  *
  * sw_gc_wait waits for the end of a cycle. sw_gc_collect, and sw_gc_step and sw_gc_finish of a
  * running cycle, still work while the world is stopped. With a pace, a cycle begins when half of

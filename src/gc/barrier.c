@@ -5,10 +5,6 @@
 #include "gc/mark.h"
 
 static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
-    if (sw_gc_is_concurrent(gc)) {
-        sw_gc_inbox_keep(gc, value);
-        return;
-    }
     sw_os_lock_acquire(&gc->lock);
     if (gc->phase == SW_GC_MARKING) sw_gc_mark_word(gc, value);
     sw_os_lock_release(&gc->lock);
@@ -21,7 +17,10 @@ static void store(void **word, void *value) { __atomic_store_n(word, value, __AT
 static sw_noinline void write_kept(sw_gc *gc, void **word, void *value) {
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
     void *old = __atomic_load_n(word, __ATOMIC_RELAXED);
-    if (old != NULL) keep(gc, (uintptr_t)old);
+    if (sw_gc_is_concurrent(gc))
+        sw_gc_inbox_keep(gc, (uintptr_t)old);
+    else if (old != NULL)
+        keep(gc, (uintptr_t)old);
     store(word, value);
 }
 

@@ -25,7 +25,7 @@
 /* --- making and ending ------------------------------------------------------------------------ */
 
 enum { STOP_NS = 1000000000 };
-enum { SLICE_WORK = 1024, END_WORK = 4096 }; /* objects: each delays or lengthens a stop */
+enum { SLICE_WORK = 1024, END_WORK = 512 }; /* objects: each delays or lengthens a stop */
 
 static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
     const char *op = "gc_create";

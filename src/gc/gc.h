@@ -11,19 +11,20 @@
  * objects are allocated black. After marking, a slot that is neither free nor marked is dead, and
  * the sweep frees it.
  *
- * Threads. Cycles begin, mark and end marking while no other thread is inside the heap (the contract
- * of sw_gc_start and sw_gc_step), or a background thread marks meanwhile (marker_thread). In between, mutators work through the hooks: while a cycle marks, a
- * thread prepares a span before it allocates from it; while a cycle sweeps, it sweeps the span
- * first; explicit frees are deferred to the sweep.
+ * Threads. Cycles begin, mark and end marking while no other thread is inside the heap (the
+ * contract of sw_gc_start and sw_gc_step), or a background thread marks meanwhile (marker_thread).
+ * In between, mutators work through the hooks: while a cycle marks, a thread prepares a span before
+ * it allocates from it; while a cycle sweeps, it sweeps the span first; explicit frees are deferred
+ * to the sweep.
  *
  * Files, the lowest first: type (layouts), span_meta, grey (the span queue), span_cursor (a walk
- * over span metadata), stack, inbox (words from write barriers), mark_scan, mark_objects and mark_spans (the two orders), mark, refs
- * (references and finalizers), shadow (shadow stacks), dangling (pointers to freed memory),
- * checkmark (the second marking), sweep, pace (the pacer), events, threads (joining), halt (a
- * signal), stop (stopping the world), conservative (conservative roots), finalizer, phases (of a
- * cycle), marker_thread (concurrent marking), hooks (called by the heap), cycle (the driver), roots,
- * graph, verify, barrier (the write barrier), collector (creation, end, typed new), type_allocator
- * (inline allocation).
+ * over span metadata), stack, inbox (words from write barriers), mark_scan, mark_objects and
+ * mark_spans (the two orders), mark, refs (references and finalizers), shadow (shadow stacks),
+ * dangling (pointers to freed memory), checkmark (the second marking), sweep, pace (the pacer),
+ * events, threads (joining), halt (a signal), stop (stopping the world), conservative (conservative
+ * roots), finalizer, phases (of a cycle), marker_thread (concurrent marking), hooks (called by the
+ * heap), cycle (the driver), roots, graph, verify, barrier (the write barrier), collector
+ * (creation, end, typed new), type_allocator (inline allocation).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H

@@ -4,6 +4,7 @@
 #include "gc/inbox.h"
 
 #include "base/assert.h"
+#include "base/bits.h"
 #include "gc/span_meta.h"
 #include "heap/cache.h"
 #include "heap/registry.h"
@@ -34,7 +35,7 @@ static sw_gc_buffer *find(const sw_gc *gc, uintptr_t at) {
 static void hand_over(sw_gc *gc, sw_gc_buffer *buffer) {
     sw_check2(sw_gc_buffer_check(buffer));
     for (uint64_t i = 0; i < buffer->count && gc->phase == SW_GC_MARKING; i++)
-        sw_gc_inbox_add(gc, buffer->words[i]);
+        if (buffer->words[i] != 0) sw_gc_inbox_add(gc, buffer->words[i]);
     buffer->count = 0;
 }
 
@@ -93,33 +94,74 @@ void sw_gc_inbox_end(sw_gc *gc) {
 
 /* --- without the lock ------------------------------------------------------------------------- */
 
-/* Hands a full buffer over, or finds the buffer of a thread that has just got it. */
-static sw_noinline void keep_locked(sw_gc *gc, sw_cache *cache, uintptr_t value) {
+/* The words of a step of `filter`: the fetches of so many span metas, then marks, overlap. */
+enum { STEP_WORDS = 64 };
+
+/* Finds the word of each object's mark. A word without an object counts as marked, one in a span
+ * that the cycle has not prepared as unmarked. */
+static void find_marks(const sw_gc *gc, const uintptr_t *words, uint32_t count,
+                       const uint64_t **marks, uint32_t *slots) {
+    static const uint64_t all = ~0ull, none = 0;
+    uint64_t stamp = sw_gc_stamp(gc, __atomic_load_n(&gc->epoch, __ATOMIC_RELAXED));
+    uint32_t ids[STEP_WORDS];
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = sw_space_id_of(gc->heap->space, words[i]);
+        __builtin_prefetch(&sw_gc_span_metas[ids[i]]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const sw_gc_span_meta *meta = &sw_gc_span_metas[ids[i]];
+        slots[i] = 0;
+        marks[i] = ids[i] < SW_SPAN_FIRST ? &all : &none;
+        if (sw_gc_span_meta_stamp(meta) != stamp) continue;
+        slots[i] = (uint32_t)(((sw_product)(words[i] - meta->base) * meta->magic) >> 64);
+        marks[i] = &meta->marks[slots[i] / 64];
+        __builtin_prefetch(marks[i]);
+    }
+}
+
+/* Drops words whose objects are marked, as all new ones are. */
+static void filter(const sw_gc *gc, sw_gc_buffer *own) {
+    uint64_t kept = 0;
+    for (uint64_t first = 0; first < own->count; first += STEP_WORDS) {
+        const uint64_t *marks[STEP_WORDS];
+        uint32_t slots[STEP_WORDS];
+        uint32_t count = (uint32_t)sw_min_u64(own->count - first, STEP_WORDS);
+        find_marks(gc, &own->words[first], count, marks, slots);
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t bits = __atomic_load_n(marks[i], __ATOMIC_RELAXED) >> slots[i] % 64;
+            own->words[kept] = own->words[first + i];
+            kept += ~bits & 1;
+        }
+    }
+    own->count = kept;
+}
+
+/* Makes room in the thread's buffer, and adds the word; or finds the buffer of a thread that has
+ * just got it. */
+static sw_noinline void keep_slowly(sw_gc *gc, sw_cache *cache, sw_gc_buffer *own,
+                                    uintptr_t value) {
+    if (value == 0) return;
+    if (own != NULL) filter(gc, own);
+    if (own != NULL && own->count <= SW_GC_BUFFER_WORDS / 2) {
+        own->words[own->count++] = value;
+        return;
+    }
     sw_os_lock_acquire(&gc->lock);
-    sw_gc_buffer *own = cache == NULL ? NULL : find(gc, sw_gc_here());
+    own = cache == NULL ? NULL : find(gc, sw_gc_here());
     if (cache != NULL) cache->cold->collector_buffer = own;
     if (own != NULL) hand_over(gc, own);
     if (gc->phase == SW_GC_MARKING) sw_gc_inbox_add(gc, value);
     sw_os_lock_release(&gc->lock);
 }
 
-/* Returns whether the object is marked already, as all new ones are. */
-static bool is_marked(const sw_gc *gc, uintptr_t value) {
-    uint32_t id = sw_space_id_of(gc->heap->space, value);
-    const sw_gc_span_meta *meta = &sw_gc_span_metas[id];
-    uint64_t stamp = sw_gc_stamp(gc, __atomic_load_n(&gc->epoch, __ATOMIC_RELAXED));
-    if (sw_gc_span_meta_stamp(meta) != stamp) return false;
-    uint64_t slot = (uint64_t)(((sw_product)(value - meta->base) * meta->magic) >> 64);
-    return (__atomic_load_n(&meta->marks[slot / 64], __ATOMIC_RELAXED) >> slot % 64 & 1) != 0;
-}
-
+/* Does not look at the value, because the thread would wait for the fetch of the overwritten word,
+ * and then for its mark. */
 void sw_gc_inbox_keep(sw_gc *gc, uintptr_t value) {
-    if (is_marked(gc, value)) return;
     sw_cache *cache = sw_registry_cache_at(gc->heap_index);
     sw_gc_buffer *own = cache == NULL ? NULL : cache->cold->collector_buffer;
-    if (sw_unlikely(own == NULL) || sw_unlikely(owner_of(own) != sw_gc_here()) ||
-        sw_unlikely(own->count == SW_GC_BUFFER_WORDS)) {
-        keep_locked(gc, cache, value);
+    if (own != NULL && sw_unlikely(owner_of(own) != sw_gc_here())) own = NULL;
+    if (sw_unlikely(own == NULL) || sw_unlikely(own->count == SW_GC_BUFFER_WORDS)) {
+        keep_slowly(gc, cache, own, value);
         return;
     }
     own->words[own->count++] = value;

@@ -2,6 +2,7 @@
 /* Marks ranges, drains in either order, and handles an overflow of the mark stack. */
 #include "gc/mark.h"
 
+#include "base/bits.h"
 #include "gc/inbox.h"
 #include "gc/mark_scan.h"
 
@@ -66,9 +67,12 @@ static void note_refused(sw_gc_marker *marker) {
     marker->refused = 0;
 }
 
-bool sw_gc_mark_concurrently(sw_gc_marker *marker) {
+bool sw_gc_mark_concurrently(sw_gc_marker *marker, const uintptr_t *words, size_t count) {
     sw_gc_pointer found[SW_GC_FOUND] = {0};
     marker->found = found;
+    for (; count >= 64; count -= 64, words += 64) sw_gc_scan_words(marker, (uintptr_t)words, ~0ull);
+    sw_gc_scan_words(marker, (uintptr_t)words, sw_low_mask((uint32_t)count));
+    sw_gc_settle_all(marker);
     bool empty = drain(marker);
     marker->found = NULL;
     return empty;

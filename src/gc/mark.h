@@ -50,9 +50,10 @@ void sw_gc_marker_end(sw_gc_marker *marker);
 void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes);
 /* Scans marked objects until no work is left. True: every marked object is scanned. */
 bool sw_gc_mark_drain(sw_gc_marker *marker);
-/* The same while mutators run, without the lock. True: no object waits, but if some did not fit on
- * the stack, sw_gc_mark_drain must scan them in a stopped world. */
-bool sw_gc_mark_concurrently(sw_gc_marker *marker);
+/* The same while mutators run, without the lock, after marking what the words point into. True: no
+ * object waits, but if some did not fit on the stack, sw_gc_mark_drain must scan them in a stopped
+ * world. */
+bool sw_gc_mark_concurrently(sw_gc_marker *marker, const uintptr_t *words, size_t count);
 /* Marks the object that the word points into, at the latest in the next step. Under the collector's
  * lock, while a cycle marks and other threads may be inside the heap. If a background thread marks,
  * the word waits in the inbox. */

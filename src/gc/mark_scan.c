@@ -80,10 +80,13 @@ void sw_gc_settle_all(sw_gc_marker *marker) {
 
 /* --- wide objects ----------------------------------------------------------------------------- */
 
-/* Returns the bytes of each object of the span; those of a large object are all of its pages. */
+/* Returns the bytes of each object of the span; those of a large object are all of its pages, which
+ * may become more meanwhile, but not fewer. */
 static size_t object_bytes(const sw_heap *heap, uint32_t id) {
     size_t bytes = sw_gc_span_metas[id].bytes;
-    return bytes != 0 ? bytes : (size_t)heap->space->cold[id].pages << heap->table->page_shift;
+    if (bytes != 0) return bytes;
+    uint32_t pages = __atomic_load_n(&heap->space->cold[id].pages, __ATOMIC_ACQUIRE);
+    return (size_t)pages << heap->table->page_shift;
 }
 
 /* Scans a piece of a wide object: one of many words, or of a span whose slots have individual

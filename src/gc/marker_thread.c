@@ -15,7 +15,7 @@
 /* KEPT: words of the inbox that a slice marks. TRIES: stops that may fail to end marking, because
  * their work does not suffice; then one does all of it. SWEPT: words of 64 slots, and spans, that
  * are swept without giving the locks away. */
-enum { KEPT_WORDS = 1024, TRIES = 8, SWEPT_WORDS = 64 };
+enum { KEPT_WORDS = 1024, TRIES = 64, SWEPT_WORDS = 64 };
 
 /* --- marking ---------------------------------------------------------------------------------- */
 
@@ -29,8 +29,7 @@ static bool mark_slice(sw_gc *gc) {
     marker.is_concurrent = true;
     __atomic_store_n(&gc->slice, 1, __ATOMIC_RELAXED);
     sw_os_lock_release(&gc->lock);
-    sw_gc_mark_range(&marker, words, count * sizeof *words);
-    bool empty = sw_gc_mark_concurrently(&marker);
+    bool empty = sw_gc_mark_concurrently(&marker, words, count);
     sw_os_lock_acquire(&gc->lock);
     __atomic_store_n(&gc->slice, 0, __ATOMIC_RELAXED);
     sw_gc_marker_end(&marker);
@@ -128,15 +127,22 @@ bool sw_gc_marker_begin(sw_gc *gc) {
     return false;
 }
 
+/* The marker thread may be waiting for this one to stop, so this one is away meanwhile. */
 void sw_gc_marker_end_thread(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
     bool had = gc->has_marker;
+    sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
+    bool runs = own != NULL && !own->is_away;
     gc->is_ending = true;
     sw_gc_marker_ring(gc);
-    sw_os_wake(&gc->running); /* it may wait for threads that come to no safepoint */
+    if (runs) sw_gc_go_away(gc, own);
+    sw_os_wake(&gc->running); /* it may wait for other threads, which come to no safepoint */
     sw_os_lock_release(&gc->lock);
     if (had) sw_os_thread_join(&gc->marker_thread);
-    gc->has_marker = false;
+    sw_os_lock_acquire(&gc->lock);
+    gc->has_marker = gc->is_ending = false;
+    if (runs) sw_gc_come_back(gc, sw_gc_thread_find(gc, sw_gc_here()));
+    sw_os_lock_release(&gc->lock);
 }
 
 /* --- other threads ---------------------------------------------------------------------------- */

@@ -10,8 +10,8 @@
 bool sw_gc_marker_begin(sw_gc *gc);
 /* Ends the thread, if it exists, and waits for its end. Without the lock. */
 void sw_gc_marker_end_thread(sw_gc *gc);
-/* Waits, in a blocking region, for the end of the running cycle. Without the lock. False: a cycle is
- * running that no thread will end. */
+/* Waits, in a blocking region, for the end of the running cycle. Without the lock. False: a cycle
+ * is running that no thread will end. */
 bool sw_gc_marker_wait(sw_gc *gc);
 
 /* --- under the collector's lock --------------------------------------------------------------- */

@@ -80,7 +80,9 @@ bool sw_gc_span_meta_born(sw_heap *heap, sw_span *span) {
     meta->bytes = sw_span_is_large(span) ? 0 : sw_slot_bytes(heap->table, span);
     set_layout(meta, SW_GC_TYPE_UNSET, 0);
     memset(marks, 0xFF, words * sizeof *marks); /* objects in a new span are allocated black */
-    sw_gc_span_meta_set_stamp(meta, sw_gc_stamp(gc, gc->epoch));
+    /* If a cycle is abandoned meanwhile, both epochs are right: all objects of the span stay. */
+    uint32_t epoch = __atomic_load_n(&gc->epoch, __ATOMIC_RELAXED);
+    sw_gc_span_meta_set_stamp(meta, sw_gc_stamp(gc, epoch));
     return true;
 }
 

@@ -66,8 +66,8 @@ static inline uint64_t *sw_gc_pending(const sw_heap *heap, const sw_span *span,
     uint32_t words = sw_gc_mark_words(heap, span);
     return words == 1 ? &meta->pending : meta->marks + words;
 }
-/* Returns the stamp. If it is that of a marking cycle, the span's other fields and marks are seen as
- * they were when it was prepared, or later. */
+/* Returns the stamp. If it is that of a marking cycle, the span's other fields and marks are seen
+ * as they were when it was prepared, or later. */
 static sw_always_inline uint64_t sw_gc_span_meta_stamp(const sw_gc_span_meta *meta) {
     return __atomic_load_n(&meta->stamp, __ATOMIC_ACQUIRE);
 }

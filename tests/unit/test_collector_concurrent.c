@@ -804,6 +804,81 @@ static void test_options(void) {
     gc_end(gc);
 }
 
+static void *stop_late(void *gc) {
+    CHECK_EQ(sw_gc_join(gc, "late"), SW_OK);
+    __atomic_store_n(&handled, 2, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&((sw_gc *)gc)->stopping, __ATOMIC_RELAXED)) sched_yield();
+    (void)usleep(1000);
+    sw_gc_safepoint(gc);
+    return NULL;
+}
+
+/* After the marker thread has ended, a stop waits for other threads as before. */
+static void test_back_to_stops(void) {
+    pthread_t thread;
+    sw_gc *gc = gc_begin(0);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 1), SW_OK);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 0), SW_OK);
+    CHECK_EQ(sw_gc_set_stop_ns(gc, LONG_NS), SW_OK);
+    CHECK_EQ(pthread_create(&thread, NULL, stop_late, gc), 0);
+    while (__atomic_load_n(&handled, __ATOMIC_ACQUIRE) != 2) sched_yield();
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    CHECK_EQ(sw_gc_block(gc), SW_OK);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+    gc_end(gc);
+}
+
+/* --- large objects ---------------------------------------------------------------------------- */
+
+static void *collect_on(void *arg) {
+    fixture *f = arg;
+    while (__atomic_load_n(&handled, __ATOMIC_ACQUIRE) != 4) {
+        sw_status status = sw_gc_start(f->gc);
+        CHECK(status == SW_OK || status == SW_STATE);
+        CHECK_EQ(sw_gc_wait(f->gc, NULL), SW_OK);
+    }
+    return NULL;
+}
+
+/* An object without type grows in place while it is scanned, by realloc, and never shrinks. */
+static void test_growing(void) {
+    enum { STEPS = 200, STEP_WORDS = 4096 };
+    pthread_t thread;
+    fixture f;
+    start(&f);
+    sw_heap *heap = sw_gc_heap(f.gc);
+    CHECK_EQ(sw_gc_set_stop_ns(f.gc, LONG_NS), SW_OK);
+    __atomic_store_n(&handled, 3, __ATOMIC_RELEASE);
+    CHECK_EQ(pthread_create(&thread, NULL, collect_on, &f), 0);
+    unsigned in_place = 0;
+    for (int round = 0; round < 4; round++) {
+        uintptr_t **words = sw_heap_alloc(heap, STEP_WORDS * 8, SW_SCAN | SW_ZERO);
+        size_t count = STEP_WORDS;
+        f.other = (node *)words;
+        for (int i = 1; i <= STEPS; i++, count += STEP_WORDS) {
+            node *made = sw_gc_new(f.gc, f.type, 1);
+            made->number = (uint64_t)i;
+            sw_gc_write(f.gc, &words[count - 1], made);
+            size_t bytes = (count + STEP_WORDS) * 8;
+            uintptr_t **grown = sw_heap_realloc(heap, words, bytes, SW_SCAN | SW_ZERO);
+            CHECK(grown != NULL);
+            in_place += grown == words;
+            words = grown;
+            f.other = (node *)words;
+            sw_gc_safepoint(f.gc);
+        }
+        for (int i = 1; i <= STEPS; i++)
+            CHECK_EQ(((node *)words[i * STEP_WORDS - 1])->number, (uint64_t)i);
+    }
+    CHECK(in_place > 0);
+    __atomic_store_n(&handled, 4, __ATOMIC_RELEASE);
+    CHECK_EQ(sw_gc_block(f.gc), SW_OK);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
+    gc_end(f.gc);
+}
+
 int main(void) {
     test_options();
     test_snapshot();
@@ -819,6 +894,8 @@ int main(void) {
     test_refused_buffer();
     test_pace();
     test_signals();
+    test_back_to_stops();
+    test_growing();
     test_graphs();
     if (!UNDER_TSAN) {
         test_forks();
