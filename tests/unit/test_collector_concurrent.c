@@ -354,6 +354,7 @@ static void start(fixture *f) {
     memset(f, 0, sizeof *f);
     f->gc = gc_begin(SW_GC_CLOBBER);
     CHECK_EQ(sw_gc_set_concurrent(f->gc, 1), SW_OK);
+    CHECK_EQ(sw_gc_set_stop_ns(f->gc, LONG_NS), SW_OK); /* a busy machine delays threads */
     f->type = gc_type(f->gc, sizeof(node), 1);
     gc_roots(f->gc, &f->list, sizeof f->list + sizeof f->other);
 }
@@ -597,7 +598,6 @@ static void test_end(void) {
     for (int round = 0; round < 3; round++) {
         fixture f;
         start(&f);
-        CHECK_EQ(sw_gc_set_stop_ns(f.gc, LONG_NS), SW_OK);
         for (uint64_t i = 0; i < 2000; i++) push(&f, i);
         CHECK_EQ(sw_gc_start(f.gc), SW_OK);
         while (round == 1 && !__atomic_load_n(&f.gc->stopping, __ATOMIC_RELAXED)) sched_yield();
@@ -605,6 +605,8 @@ static void test_end(void) {
         CHECK_EQ(sw_gc_destroy(f.gc), SW_OK);
     }
 }
+
+static bool is_end; /* atomic: a thread of the test is to end */
 
 /* This thread comes to no safepoint: the cycle is abandoned, and the next one is not. */
 static void test_late(void) {
@@ -618,6 +620,46 @@ static void test_late(void) {
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     CHECK_EQ(wait_for_cycle(f.gc).given_up, 0);
     CHECK_EQ(f.list->number, 1);
+    gc_end(f.gc);
+}
+
+/* Comes to no safepoint while a cycle marks, but makes spans. */
+static void *make_spans(void *arg) {
+    fixture *f = arg;
+    CHECK_EQ(sw_gc_join(f->gc, "spans"), SW_OK);
+    while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
+        while (sw_gc_current_phase(f->gc) != SW_GC_IDLE) {
+            uint64_t *made = sw_heap_alloc(sw_gc_heap(f->gc), 100000, 0);
+            CHECK(made != NULL);
+            *made = 7;
+            sw_heap_free(sw_gc_heap(f->gc), made);
+        }
+        sw_gc_safepoint(f->gc);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* A cycle is abandoned while another thread is inside the heap. */
+static void test_abandoned_inside(void) {
+    pthread_t thread;
+    fixture f;
+    start(&f);
+    push(&f, 1);
+    CHECK_EQ(sw_gc_set_stop_ns(f.gc, 1000000), SW_OK);
+    __atomic_store_n(&is_end, false, __ATOMIC_RELEASE);
+    CHECK_EQ(pthread_create(&thread, NULL, make_spans, &f), 0);
+    for (unsigned abandoned = 0; abandoned < 5;) {
+        sw_status status = sw_gc_start(f.gc);
+        CHECK(status == SW_OK || status == SW_BUSY); /* the thread may be late */
+        if (status == SW_OK) abandoned += wait_for_cycle(f.gc).given_up != 0;
+        CHECK_EQ(f.list->number, 1);
+    }
+    __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
+    CHECK_EQ(sw_gc_block(f.gc), SW_OK);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
+    CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
     gc_end(f.gc);
 }
 
@@ -804,9 +846,11 @@ static void test_options(void) {
     gc_end(gc);
 }
 
+static bool has_joined; /* atomic */
+
 static void *stop_late(void *gc) {
     CHECK_EQ(sw_gc_join(gc, "late"), SW_OK);
-    __atomic_store_n(&handled, 2, __ATOMIC_RELEASE);
+    __atomic_store_n(&has_joined, true, __ATOMIC_RELEASE);
     while (!__atomic_load_n(&((sw_gc *)gc)->stopping, __ATOMIC_RELAXED)) sched_yield();
     (void)usleep(1000);
     sw_gc_safepoint(gc);
@@ -821,7 +865,7 @@ static void test_back_to_stops(void) {
     CHECK_EQ(sw_gc_set_concurrent(gc, 0), SW_OK);
     CHECK_EQ(sw_gc_set_stop_ns(gc, LONG_NS), SW_OK);
     CHECK_EQ(pthread_create(&thread, NULL, stop_late, gc), 0);
-    while (__atomic_load_n(&handled, __ATOMIC_ACQUIRE) != 2) sched_yield();
+    while (!__atomic_load_n(&has_joined, __ATOMIC_ACQUIRE)) sched_yield();
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     CHECK_EQ(sw_gc_block(gc), SW_OK);
     CHECK_EQ(pthread_join(thread, NULL), 0);
@@ -833,7 +877,7 @@ static void test_back_to_stops(void) {
 
 static void *collect_on(void *arg) {
     fixture *f = arg;
-    while (__atomic_load_n(&handled, __ATOMIC_ACQUIRE) != 4) {
+    while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
         sw_status status = sw_gc_start(f->gc);
         CHECK(status == SW_OK || status == SW_STATE);
         CHECK_EQ(sw_gc_wait(f->gc, NULL), SW_OK);
@@ -848,8 +892,7 @@ static void test_growing(void) {
     fixture f;
     start(&f);
     sw_heap *heap = sw_gc_heap(f.gc);
-    CHECK_EQ(sw_gc_set_stop_ns(f.gc, LONG_NS), SW_OK);
-    __atomic_store_n(&handled, 3, __ATOMIC_RELEASE);
+    __atomic_store_n(&is_end, false, __ATOMIC_RELEASE);
     CHECK_EQ(pthread_create(&thread, NULL, collect_on, &f), 0);
     unsigned in_place = 0;
     for (int round = 0; round < 4; round++) {
@@ -872,7 +915,7 @@ static void test_growing(void) {
             CHECK_EQ(((node *)words[i * STEP_WORDS - 1])->number, (uint64_t)i);
     }
     CHECK(in_place > 0);
-    __atomic_store_n(&handled, 4, __ATOMIC_RELEASE);
+    __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
     CHECK_EQ(sw_gc_block(f.gc), SW_OK);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
@@ -889,6 +932,7 @@ int main(void) {
     test_slices();
     test_end();
     test_late();
+    test_abandoned_inside();
     test_refused_stack();
     test_refused_inbox();
     test_refused_buffer();
