@@ -97,8 +97,21 @@ void sw_gc_inbox_end(sw_gc *gc) {
 /* The words of a step of `filter`: the fetches of so many span metas, then marks, overlap. */
 enum { STEP_WORDS = 64 };
 
-/* Finds the word of each object's mark. A word without an object counts as marked, one in a span
- * that the cycle has not prepared as unmarked. */
+/* Finds the word of an object's mark. False: this cycle has not prepared the span, or has been
+ * abandoned meanwhile, and the span released: sw_gc_span_meta_gone clears the stamp first. */
+static bool find_mark(const sw_gc_span_meta *meta, uint64_t stamp, uintptr_t p,
+                      const uint64_t **mark, uint32_t *slot) {
+    if (sw_gc_span_meta_stamp(meta) != stamp) return false;
+    uintptr_t base = __atomic_load_n(&meta->base, __ATOMIC_ACQUIRE);
+    uint64_t magic = __atomic_load_n(&meta->magic, __ATOMIC_ACQUIRE);
+    const uint64_t *marks = __atomic_load_n(&meta->marks, __ATOMIC_ACQUIRE);
+    if (sw_gc_span_meta_stamp(meta) != stamp) return false;
+    *slot = (uint32_t)(((sw_product)(p - base) * magic) >> 64);
+    *mark = &marks[*slot / 64];
+    return true;
+}
+
+/* A word without an object counts as marked, one in a span without marks as unmarked. */
 static void find_marks(const sw_gc *gc, const uintptr_t *words, uint32_t count,
                        const uint64_t **marks, uint32_t *slots) {
     static const uint64_t all = ~0ull, none = 0;
@@ -109,13 +122,10 @@ static void find_marks(const sw_gc *gc, const uintptr_t *words, uint32_t count,
         __builtin_prefetch(&sw_gc_span_metas[ids[i]]);
     }
     for (uint32_t i = 0; i < count; i++) {
-        const sw_gc_span_meta *meta = &sw_gc_span_metas[ids[i]];
         slots[i] = 0;
         marks[i] = ids[i] < SW_SPAN_FIRST ? &all : &none;
-        if (sw_gc_span_meta_stamp(meta) != stamp) continue;
-        slots[i] = (uint32_t)(((sw_product)(words[i] - meta->base) * meta->magic) >> 64);
-        marks[i] = &meta->marks[slots[i] / 64];
-        __builtin_prefetch(marks[i]);
+        if (find_mark(&sw_gc_span_metas[ids[i]], stamp, words[i], &marks[i], &slots[i]))
+            __builtin_prefetch(marks[i]);
     }
 }
 

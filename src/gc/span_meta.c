@@ -97,8 +97,11 @@ void sw_gc_span_meta_gone(sw_heap *heap, sw_span *span) {
     sw_gc_grey_bits_end(heap, id);
     sw_gc_span_meta_set_stamp(meta, 0);
     set_layout(meta, 0, 0);
-    meta->base = meta->own = meta->pending = meta->magic = meta->bytes = 0;
-    meta->marks = NULL;
+    meta->own = meta->pending = meta->bytes = 0;
+    /* After the stamp, for barriers of threads that were late when a cycle was abandoned. */
+    __atomic_store_n(&meta->base, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&meta->magic, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&meta->marks, NULL, __ATOMIC_RELEASE);
 }
 
 void sw_gc_span_meta_prepare(sw_heap *heap, uint32_t id, uint64_t stamp) {
