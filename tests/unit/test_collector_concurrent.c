@@ -492,6 +492,27 @@ static void test_weak(void) {
     gc_end(f.gc);
 }
 
+/* A full buffer drops the words of new objects, and then takes the next word. */
+static void test_filtered_buffer(void) {
+    fixture f;
+    start(&f);
+    for (uint64_t i = 0; i < 3; i++) push(&f, i);
+    const sw_gc_buffer *buffer = f.gc->buffers;
+    park(f.gc);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    node *made = sw_gc_new(f.gc, f.type, 1);
+    for (int i = 0; i < 2 * SW_GC_BUFFER_WORDS && buffer->count < SW_GC_BUFFER_WORDS; i++)
+        sw_gc_write(f.gc, &made->next, made);
+    CHECK_EQ(buffer->count, SW_GC_BUFFER_WORDS);
+    hide_rest(&f);
+    CHECK_EQ(buffer->count, 1);
+    unpark(f.gc);
+    CHECK_EQ(wait_for_cycle(f.gc).freed_objects, 0);
+    CHECK_EQ(f.other->number, 1);
+    CHECK_EQ(f.other->next->number, 0);
+    gc_end(f.gc);
+}
+
 /* A stop whose work does not suffice lets mutators run again, a bounded number of times. */
 static void test_many_stops(void) {
     fixture f;
@@ -928,6 +949,7 @@ int main(void) {
     test_full_buffers();
     test_black();
     test_weak();
+    test_filtered_buffer();
     test_many_stops();
     test_slices();
     test_end();
