@@ -6,7 +6,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # Tests that need features that src/os/none lacks: thread exit, fork, the recorder and its stack
 # walk, large reservations of addresses and limits on them, madvise, locks that report waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_safe|collector_attach|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_signals|collector_stop|collector_tiny|collector_unjoined|collector_wakes|guard|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|touched_pages|verify)")
+    "^(addresses|arena_safe|collector_attach|collector_concurrent|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_signals|collector_stop|collector_tiny|collector_unjoined|collector_wakes|guard|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|touched_pages|verify)")
 
 # Start the longest tests first, so that no processor waits for one long test at the end.
 set(spanwise_long collector collector_steps fork heap hints misuse large_storm limits
@@ -19,7 +19,7 @@ set(spanwise_long collector collector_steps fork heap hints misuse large_storm l
 # trace_damage); its madvise and RSS differ from the kernel's (refused_calls, refused_memory,
 # touched_pages); it reads no memory by process_vm_readv (collector_conservative).
 set(spanwise_needs_native
-    addresses arena_quarantine arena_safe collector_attach collector_conservative collector_events collector_finalizers collector_shadow collector_stop collector_wakes guard guard_refused preload_grades fail fork grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
+    addresses arena_quarantine arena_safe collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_shadow collector_stop collector_wakes guard guard_refused preload_grades fail fork grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
     touched_pages trace_damage)
 
 # gold takes half the time to link the 90 programs of a preset, each with the whole library.
@@ -220,6 +220,15 @@ if(NOT SPANWISE_SANITIZE AND SPANWISE_OS STREQUAL "linux")
     add_test(NAME dlclose.${library} COMMAND dlclose $<TARGET_FILE:${library}>)
     set_tests_properties(dlclose.${library} PROPERTIES LABELS "unit;native")
   endforeach()
+endif()
+
+if(SPANWISE_OS STREQUAL "linux" AND SPANWISE_HAS_GLIBC)
+  add_executable(example_threads "${PROJECT_SOURCE_DIR}/examples/threads.c")
+  spanwise_compile(example_threads)
+  target_link_libraries(example_threads PRIVATE spanwise_static)
+  add_test(NAME example.threads COMMAND example_threads)
+  set_tests_properties(example.threads PROPERTIES LABELS "unit;native"
+    PASS_REGULAR_EXPRESSION "^0 wrong values, cycles: several")
 endif()
 
 # Call every function with a bad pointer for each of its pointers.

@@ -23,12 +23,12 @@
  * validation, and sw_heap_alloc makes untyped objects. Without SW_SCAN they hold no pointers; with
  * SW_SCAN they are scanned conservatively.
  *
- * A cycle marks, then sweeps, either at once (sw_gc_collect) or incrementally (sw_gc_start,
- * sw_gc_step, sw_gc_finish). While a cycle marks, pointers inside objects must be written with
- * sw_gc_write, a deletion barrier: it marks the old value, so that everything reachable at the
- * start of the cycle survives (snapshot at the beginning: Yuasa, "Real-time garbage collection on
- * general-purpose machines", 1990). Roots are scanned once, at the start, and need no barrier.
- * Objects allocated during a cycle survive it.
+ * A cycle marks, then sweeps, either at once (sw_gc_collect), incrementally (sw_gc_start,
+ * sw_gc_step, sw_gc_finish), or concurrently (sw_gc_set_concurrent; examples/threads.c). While a
+ * cycle marks, pointers inside objects must be written with sw_gc_write, a deletion barrier: it
+ * marks the old value, so that everything reachable at the start of the cycle survives (snapshot at
+ * the beginning: Yuasa, "Real-time garbage collection on general-purpose machines", 1990). Roots
+ * are scanned once, at the start, and need no barrier. Objects allocated during a cycle survive it.
  *
  * Calls that start, step or finish a cycle need a stopped world: no other thread may be inside a
  * call on the heap or change its objects. The exit of a thread that used the heap is such a call,
@@ -191,7 +191,30 @@ typedef struct sw_gc_cycle {
     uint64_t due_finalizers; /* finalizers queued by this cycle (sw_gc_finalize) */
     uint64_t cleared_refs;   /* weak references cleared */
     uint64_t order;          /* sw_gc_order of its marking */
+    uint64_t concurrent;     /* 1: a background thread marked it (sw_gc_set_concurrent) */
+    uint64_t start_stop_ns;  /* of a concurrent cycle: elapsed time of the stop that began it */
+    uint64_t end_stop_ns;    /* the longest stop that ended its marking, or tried to */
+    uint64_t end_stops;      /* their number */
+    uint64_t stalls;         /* pacing allocations that waited for its end */
 } sw_gc_cycle;
+
+/* Let a background thread mark and sweep the cycles that sw_gc_start or the pace begins; markers: 0
+ * or 1, default 0. Threads run meanwhile, except in two short stops: sw_gc_start scans the roots,
+ * and the background thread ends marking. Every thread joins at its first call on the heap
+ * (sw_gc_join), the calling one now; so each comes to a safepoint often, or is in a blocking
+ * region. A thread that only writes to objects joins by sw_gc_join before. If one does not stop in
+ * time, the cycle is abandoned.
+ *
+ * sw_gc_wait waits for the end of a cycle. sw_gc_collect, and sw_gc_step and sw_gc_finish of a
+ * running cycle, still work while the world is stopped. With a pace, a cycle begins when half of
+ * its bytes are allocated, and an allocation that reaches all of them waits for its end. In the
+ * child of a fork a marking cycle is abandoned; the next cycle starts a thread again.
+ *
+ * Call it before another thread uses the heap, and after sw_gc_set_roots. Errors: SW_INVALID: more
+ * than 1; SW_STATE: another thread has used the heap, or a cycle is running; SW_NOMEM: the system
+ * refuses a thread, or memory; cycles then stop the world as before. Later, sw_gc_start returns
+ * SW_NOMEM if the system refuses a thread, and a pace collects with the world stopped. */
+SW_API sw_status sw_gc_set_concurrent(sw_gc *gc, unsigned markers);
 
 typedef enum sw_gc_phase { SW_GC_IDLE = 0, SW_GC_MARKING = 1, SW_GC_SWEEPING = 2 } sw_gc_phase;
 
@@ -226,6 +249,10 @@ SW_API sw_status sw_gc_step(sw_gc *gc, size_t work);
 SW_API sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns);
 /* Finish the running cycle. Errors: SW_STATE: none is running; those of sw_gc_step. */
 SW_API sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle);
+/* Wait until the running cycle has ended, in a blocking region; return at once if none is running.
+ * Without a background thread, finish the cycle. Errors: those of sw_gc_finish; SW_STATE: cycle is
+ * not NULL, and there was none. */
+SW_API sw_status sw_gc_wait(sw_gc *gc, sw_gc_cycle *cycle);
 /* Abandon the cycle: the sweep reclaims only what the program freed. Errors: SW_STATE: none is
  * marking. */
 SW_API sw_status sw_gc_abandon(sw_gc *gc);

@@ -9,6 +9,8 @@
 #include "gc/events.h"
 #include "gc/halt.h"
 #include "gc/hooks.h"
+#include "gc/inbox.h"
+#include "gc/marker_thread.h"
 #include "gc/pace.h"
 #include "gc/refs.h"
 #include "gc/shadow.h"
@@ -23,6 +25,7 @@
 /* --- making and ending ------------------------------------------------------------------------ */
 
 enum { STOP_NS = 1000000000 };
+enum { SLICE_WORK = 1024, END_WORK = 512 }; /* objects: each delays or lengthens a stop */
 
 static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
     const char *op = "gc_create";
@@ -48,6 +51,7 @@ static void release(sw_gc *gc) {
     sw_gc_conservative_end(gc);
     sw_gc_refs_end(&gc->refs);
     sw_gc_events_end(gc);
+    sw_gc_inbox_end(gc);
     sw_gc_stack_end(&gc->stack);
 }
 
@@ -58,6 +62,8 @@ sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
     gc->epoch = 1;
     gc->due = gc->pace_due = UINT64_MAX;
     gc->stop_ns = gc->sleep_ns = STOP_NS;
+    gc->slice_work = SLICE_WORK;
+    gc->end_work = END_WORK;
     gc->clock = sw_os_now_ns;
     gc->born_ns = gc->clock();
     gc->traced = sw_gc_trace_asked();
@@ -83,6 +89,7 @@ sw_status sw_gc_destroy(sw_gc *gc) {
     if (status != SW_OK) return status;
     if (!sw_handle_try_end(&gc->mark, SW_HANDLE_GC))
         return sw_handle_refuse(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_destroy");
+    sw_gc_marker_end_thread(gc);
     __atomic_store_n(&gc->phase, SW_GC_IDLE, __ATOMIC_RELAXED);
     if (sw_gc_has_signals(gc)) sw_gc_halt_settle();
     status = sw_heap_destroy_collected(gc->heap);
@@ -110,6 +117,40 @@ sw_status sw_gc_set_debug(sw_gc *gc, unsigned options) {
     return SW_OK;
 }
 
+/* --- concurrent marking ----------------------------------------------------------------------- */
+
+/* Sets the option while the calling thread alone uses the heap. False: another one does. */
+static bool set_markers(sw_gc *gc, unsigned markers) {
+    sw_os_lock_acquire(&gc->lock);
+    bool joined = sw_gc_thread_find(gc, sw_gc_here()) != NULL;
+    bool alone = gc->joined == (joined ? 1 : 0) && gc->phase == SW_GC_IDLE &&
+                 !sw_gc_is_used_elsewhere(gc->heap);
+    if (alone) __atomic_store_n(&gc->concurrent, markers, __ATOMIC_RELAXED);
+    if (alone && markers != 0 && joined) sw_gc_inbox_join(gc, sw_gc_here());
+    if (alone) sw_gc_pace_reset(gc);
+    sw_os_lock_release(&gc->lock);
+    return alone;
+}
+
+static bool begin_concurrent(sw_gc *gc) {
+    return (gc->inbox.base != NULL || sw_gc_stack_start(&gc->inbox)) && sw_gc_marker_begin(gc);
+}
+
+sw_status sw_gc_set_concurrent(sw_gc *gc, unsigned markers) {
+    const char *op = "gc_set_concurrent";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    if (markers > 1)
+        return sw_fail(SW_INVALID, op, "%u threads that mark: 0 or 1 is possible", markers);
+    if (markers == __atomic_load_n(&gc->concurrent, __ATOMIC_RELAXED)) return SW_OK;
+    if (!set_markers(gc, markers))
+        return sw_fail(SW_STATE, op, "another thread has used the heap, or a cycle is running");
+    if (markers == 0) sw_gc_marker_end_thread(gc);
+    if (markers == 0 || (sw_gc_attach(gc) && begin_concurrent(gc))) return SW_OK;
+    (void)set_markers(gc, 0);
+    return sw_fail(SW_NOMEM, op, "the system refuses a thread that marks, or its memory");
+}
+
 /* --- allocation ------------------------------------------------------------------------------- */
 
 static void *refuse(int error) {
@@ -117,8 +158,21 @@ static void *refuse(int error) {
     return NULL;
 }
 
+/* Begins a cycle that a background thread marks; if it is late, waits for its end. */
+static sw_status keep_pace_concurrently(sw_gc *gc, uint64_t fresh) {
+    sw_os_lock_acquire(&gc->lock);
+    bool idle = gc->phase == SW_GC_IDLE, early = fresh < gc->trigger;
+    if (!idle && !early) gc->cycle.stalls++;
+    sw_gc_pace_due(gc, early && !idle ? gc->trigger : fresh + SW_GC_PACE_LEAST);
+    sw_os_lock_release(&gc->lock);
+    if (!idle) return early ? SW_OK : sw_gc_wait(gc, NULL);
+    sw_status status = sw_gc_start(gc);
+    return status == SW_NOMEM ? sw_gc_collect(gc, NULL) : SW_OK;
+}
+
 /* Begins a cycle, or works on the running one. SW_STATE: SW_GC_CHECKMARK has found an error. */
 static sw_status keep_pace(sw_gc *gc, uint64_t fresh) {
+    if (sw_gc_is_concurrent(gc)) return keep_pace_concurrently(gc, fresh);
     sw_os_lock_acquire(&gc->lock);
     bool idle = gc->phase == SW_GC_IDLE, in_steps = gc->pace.in_steps != 0;
     bool early = fresh < gc->trigger;

@@ -94,8 +94,7 @@ bool sw_gc_conservative_is_exact(const sw_gc *gc) {
 
 /* --- the option ------------------------------------------------------------------------------- */
 
-/* Returns whether a thread other than the caller has a cache of the heap. */
-static bool is_used_elsewhere(sw_heap *heap) {
+bool sw_gc_is_used_elsewhere(sw_heap *heap) {
     const sw_cache *own = sw_registry_own_cache(heap);
     bool found = false;
     sw_os_lock_acquire(&heap->lock);
@@ -120,7 +119,7 @@ sw_status sw_gc_set_roots(sw_gc *gc, unsigned options) {
     void *buffer = sw_os_map(SW_OS_SCAN_BYTES);
     if (buffer == NULL) return sw_fail(SW_NOMEM, op, "no memory for copies of stacks");
     sw_os_lock_acquire(&gc->lock);
-    bool in_use = gc->joined != 0 || gc->phase != SW_GC_IDLE || is_used_elsewhere(gc->heap);
+    bool in_use = gc->joined != 0 || gc->phase != SW_GC_IDLE || sw_gc_is_used_elsewhere(gc->heap);
     if (!in_use) {
         sw_gc_conservative_end(gc);
         gc->scan_buffer = buffer;

@@ -22,6 +22,8 @@ bool sw_gc_data_list_holds(const sw_gc_data_list *list);
 void sw_gc_data_list_adopt(sw_gc *gc, sw_gc_data_list *list, bool stale);
 void sw_gc_data_list_end(sw_gc_data_list *list);
 
+/* Returns whether a thread other than the caller has a cache of the heap. */
+bool sw_gc_is_used_elsewhere(sw_heap *heap);
 /* Returns whether two visits in a stopped world see the same. Fake stacks also have the frames of
  * our own functions, which are running. */
 bool sw_gc_conservative_is_exact(const sw_gc *gc);

@@ -1,171 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver of cycles: idle, marking, sweeping, idle. */
+/* The driver of cycles: the calls that begin, step and finish them. */
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/bits.h"
+#include "base/fail.h"
 #include "base/sized.h"
-#include "gc/checkmark.h"
 #include "gc/conservative.h"
 #include "gc/dangling.h"
 #include "gc/events.h"
-#include "gc/finalizer.h"
 #include "gc/mark.h"
-#include "gc/pace.h"
-#include "gc/refs.h"
-#include "gc/shadow.h"
+#include "gc/marker_thread.h"
+#include "gc/phases.h"
 #include "gc/stop.h"
-#include "gc/sweep.h"
-#include "gc/trace_line.h"
-#include "gc/type.h"
 #include "heap/cache.h"
 #include "heap/thread.h"
 
-const char *sw_gc_record_check(const sw_gc *gc) {
-    return SW_RULE(gc->type_count >= 1) ?: SW_RULE(gc->heap->collector == gc)
-        ?: SW_RULE((gc->phase == SW_GC_MARKING) == (gc->epoch % 2 == 0))
-        ?: SW_RULE(gc->phase == SW_GC_MARKING || gc->stack.top == gc->stack.base)
-        ?: SW_RULE(gc->phase == SW_GC_MARKING || gc->queue.first == 0);
-}
-
-/* --- phases ----------------------------------------------------------------------------------- */
-
-static void enter_phase(sw_gc *gc, sw_gc_phase phase) {
-    __atomic_store_n(&gc->phase, phase, __ATOMIC_RELAXED);
-    sw_check2(sw_gc_record_check(gc));
-}
-
-/* Prepares the span of every bin of every cache when a cycle begins, because slots are taken from
- * the words of bins without checking the cycle. */
-static void prepare_current(sw_gc *gc, uint64_t stamp) {
-    sw_heap *heap = gc->heap;
-    sw_os_lock_acquire(&heap->lock);
-    for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
-        for (uint32_t i = 0; i < heap->span_classes; i++) {
-            const sw_span *span = cache->bins[i].span;
-            if (span == NULL || sw_gc_span_meta_of(heap, span)->stamp == stamp) continue;
-            sw_gc_span_meta_prepare(heap, sw_space_span_id(heap->space, span), stamp);
-        }
-    sw_os_lock_release(&heap->lock);
-}
-
-static void mark_ranges(sw_gc_marker *marker, const sw_gc_array *ranges) {
-    const sw_gc_roots *roots = ranges->items;
-    for (uint32_t i = 0; i < ranges->count; i++)
-        sw_gc_mark_range(marker, roots[i].start, roots[i].bytes);
-}
-
-static void mark_words(void *arg, const void *start, size_t bytes) {
-    sw_gc_mark_range(arg, start, bytes);
-}
-
-/* Marks what the roots point to. If roots of a source, of a shadow stack or of a thread are
- * unknown, the cycle is abandoned later (gc->lost): an unmarked object is then not known to be
- * dead. */
-static void mark_roots(sw_gc *gc) {
-    sw_gc_marker marker;
-    if (!sw_gc_ask_sources(gc)) gc->lost = true;
-    sw_gc_marker_start(&marker, gc, SW_GC_ALL_WORK);
-    mark_ranges(&marker, &gc->roots);
-    mark_ranges(&marker, &gc->lent);
-    if (!sw_gc_shadows_visit(gc, mark_words, &marker)) gc->lost = true;
-    sw_gc_visit_tiny(gc, mark_words, &marker);
-    sw_gc_visit_inside(gc, mark_words, &marker);
-    if (!sw_gc_visit_conservative(gc, mark_words, &marker)) gc->lost = true;
-    for (uint32_t i = 0; i < gc->refs.entries.count; i++) {
-        const sw_gc_ref_entry *entry = sw_gc_refs_entry(&gc->refs, i);
-        if (sw_gc_refs_is_root(entry))
-            sw_gc_mark_range(&marker, &entry->object, sizeof entry->object);
-    }
-    sw_gc_marker_end(&marker);
-}
-
-static void begin_marking(sw_gc *gc) {
-    gc->cycle = (sw_gc_cycle){.number = gc->cycle.number + 1, .order = gc->order};
-    gc->overflowed = gc->lost = gc->given_up = gc->settled = false;
-    gc->rescan = (sw_gc_span_cursor){0};
-    gc->epoch++;
-    enter_phase(gc, SW_GC_MARKING);
-    prepare_current(gc, sw_gc_stamp(gc, gc->epoch));
-    mark_roots(gc);
-}
-
-static void end_marking(sw_gc *gc) {
-    gc->cycle.given_up = gc->given_up;
-    sw_gc_stack_clear(&gc->stack);
-    gc->queue = (sw_gc_span_queue){0};
-    gc->sweep = gc->unswept = sw_gc_span_cursor_begin(gc->heap);
-    gc->epoch++;
-    enter_phase(gc, SW_GC_SWEEPING);
-}
-
-/* --- steps ------------------------------------------------------------------------------------ */
-
 enum { PIECE_WORK = 256 }; /* units of work between two reads of the clock */
-
-/* Compares the marks with those of a second marking, if a debug option requests it. exact: no
- * mutator has run since the cycle began. */
-static sw_status check_marks(sw_gc *gc, bool exact) {
-    if ((gc->debug & (SW_GC_CHECKMARK | SW_GC_DANGLING)) == 0) return SW_OK;
-    bool has_all = sw_gc_ask_sources(gc); /* the ranges may have moved since the start */
-    sw_status status = has_all ? sw_gc_checkmark(gc, exact) : SW_OK;
-    gc->given_up = !has_all || status != SW_OK;
-    return status;
-}
-
-/* Called when everything reachable from the roots is marked, and again when the objects of
- * finalizers and all that they reach are marked, too. The first call clears weak references and
- * queues finalizers; the last one clears long weak references. True: finalizers were queued, so
- * there is more to mark. */
-static bool settle(sw_gc_marker *marker) {
-    sw_gc *gc = marker->gc;
-    if (!gc->settled) {
-        gc->settled = true;
-        sw_gc_refs_settle(gc, SW_GC_ENTRY_WEAK);
-        if (sw_gc_finalizers_settle(marker)) return true;
-    }
-    sw_gc_refs_settle(gc, SW_GC_ENTRY_LONG);
-    return false;
-}
-
-/* Marks everything reachable from the roots, then from objects with queued finalizers. */
-static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
-    sw_gc_marker marker;
-    sw_status status = SW_OK;
-    bool done = gc->given_up = gc->lost;
-    sw_gc_marker_start(&marker, gc, work);
-    while (!done && sw_gc_mark_drain(&marker)) {
-        status = check_marks(gc, exact);
-        done = gc->given_up || !settle(&marker);
-    }
-    sw_gc_marker_end(&marker);
-    if (done) end_marking(gc);
-    return status;
-}
-
-static uint64_t spent_ns(const sw_gc *gc) { return gc->cycle.mark_ns + gc->cycle.sweep_ns; }
-
-static void end_cycle(sw_gc *gc) {
-    gc->spent_ns += spent_ns(gc);
-    if (gc->traced) sw_gc_trace_print(gc); /* with the goal that this cycle had */
-    sw_gc_pace_reset(gc);
-}
-
-static sw_status step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
-    uint64_t begin = gc->clock();
-    uint64_t *spent = &gc->cycle.mark_ns;
-    sw_status status = SW_OK;
-    if (gc->phase == SW_GC_MARKING) {
-        status = mark_step(gc, work, exact);
-    } else {
-        spent = &gc->cycle.sweep_ns;
-        bool purged = sw_gc_stack_purge(&gc->stack, work == SW_GC_ALL_WORK);
-        if (purged && sw_gc_sweep(gc, cache, work)) enter_phase(gc, SW_GC_IDLE);
-    }
-    *spent += gc->clock() - begin;
-    if (gc->phase == SW_GC_IDLE) end_cycle(gc);
-    return status;
-}
 
 /* Records an event: a piece of work of the phase has ended. */
 static void note_piece(sw_gc *gc, sw_gc_phase phase, uint64_t begin_ns) {
@@ -176,7 +26,7 @@ static void note_piece(sw_gc *gc, sw_gc_phase phase, uint64_t begin_ns) {
 /* Records that a call has done its work of the cycle. sw_gc_collect, which may finish one cycle and
  * run another, calls it for each. */
 static void note_call(sw_gc *gc, uint64_t before_ns) {
-    uint64_t ns = spent_ns(gc) - before_ns;
+    uint64_t ns = sw_gc_spent_ns(gc) - before_ns;
     sw_gc_events_note(gc, SW_GC_EVENT_PAUSE, gc->stood_ns);
     if (gc->phase == SW_GC_IDLE) sw_gc_events_note(gc, SW_GC_EVENT_CYCLE, gc->began_ns);
     gc->stood_ns = sw_gc_events_now(gc);
@@ -188,15 +38,15 @@ static void note_call(sw_gc *gc, uint64_t before_ns) {
 static sw_status step_once(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {
     sw_gc_phase phase = (sw_gc_phase)gc->phase;
     uint64_t begin = sw_gc_events_now(gc);
-    sw_status status = step(gc, cache, work, exact);
+    sw_status status = sw_gc_phase_step(gc, cache, work, exact);
     note_piece(gc, phase, begin);
     return status;
 }
 
-static void start(sw_gc *gc) {
+static void start(sw_gc *gc, bool concurrent) {
     uint64_t begin = gc->clock();
     gc->began_ns = gc->stood_ns;
-    begin_marking(gc);
+    sw_gc_phase_begin(gc, concurrent);
     gc->start_ns = gc->clock() - begin;
     gc->cycle.mark_ns += gc->start_ns;
     note_piece(gc, SW_GC_MARKING, begin);
@@ -226,13 +76,6 @@ static void fill(const sw_gc *gc, sw_gc_cycle *cycle) {
     memcpy(cycle, &filled, filled.struct_bytes);
 }
 
-/* Abandons a marking cycle, under the collector's lock. Other threads may run: their hooks read the
- * phase under the same lock. */
-static void give_up(sw_gc *gc) {
-    gc->given_up = true;
-    end_marking(gc);
-}
-
 /* Enters a call on a live collector: gets the calling thread's cache of the heap, stops the world
  * and takes the collector's lock. After an error the lock is free; if the world did not stop in
  * time, a marking cycle was abandoned. */
@@ -243,11 +86,13 @@ static sw_status enter_how(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, 
     if (status != SW_OK) return status;
     *cache = sw_thread_cache(gc->heap);
     if (*cache == NULL) return SW_NOMEM; /* sw_thread_cache has set the last error */
-    if (sw_gc_is_conservative(gc) && !sw_gc_attach(gc)) return SW_NOMEM;
+    if (sw_gc_joins_all(gc) && !sw_gc_attach(gc)) return SW_NOMEM;
     status = sw_gc_stop_world(gc, op, by_signal);
     gc->stood_ns = sw_gc_events_now(gc);
     if (status == SW_OK) return SW_OK;
-    if (gc->phase == SW_GC_MARKING) give_up(gc);
+    sw_gc_marker_park(gc);
+    if (gc->phase == SW_GC_MARKING) sw_gc_phase_give_up(gc);
+    sw_gc_marker_unpark(gc);
     sw_os_lock_release(&gc->lock);
     return status;
 }
@@ -285,6 +130,7 @@ static sw_status enter_first(sw_gc *gc, const char *op, const sw_gc_cycle *cycle
 static sw_status leave(sw_gc *gc, sw_status status, sw_gc_cycle *cycle) {
     if (cycle != NULL) fill(gc, cycle);
     sw_gc_dangling found = sw_gc_dangling_take(gc);
+    sw_gc_marker_ring(gc);
     sw_gc_resume_world(gc);
     sw_gc_dangling_report(&found);
     return status;
@@ -299,12 +145,12 @@ sw_status sw_gc_collect(sw_gc *gc, sw_gc_cycle *cycle) {
     sw_cache *cache;
     sw_status status = enter_first(gc, "gc_collect", cycle, &cache, true);
     if (status != SW_OK) return status;
-    uint64_t before = spent_ns(gc);
+    uint64_t before = sw_gc_spent_ns(gc);
     if (gc->phase != SW_GC_IDLE) {
         status = finish(gc, cache, false);
         note_call(gc, before);
     }
-    start(gc);
+    start(gc, false);
     sw_status of_cycle = finish(gc, cache, true);
     note_call(gc, 0);
     return leave(gc, status == SW_OK ? of_cycle : status, cycle);
@@ -325,11 +171,17 @@ sw_status sw_gc_set_order(sw_gc *gc, sw_gc_order order) {
 sw_status sw_gc_start(sw_gc *gc) {
     const char *op = "gc_start";
     sw_cache *cache;
-    sw_status status = enter_first(gc, op, NULL, &cache, false);
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    bool concurrent = sw_gc_is_concurrent(gc);
+    if (concurrent && !sw_gc_marker_begin(gc))
+        return sw_fail(SW_NOMEM, op, "the system refuses a thread that marks");
+    status = enter_first(gc, op, NULL, &cache, false);
     if (status != SW_OK) return status;
     if (gc->phase != SW_GC_IDLE) return refuse(gc, op, "a cycle is under way");
-    start(gc);
+    start(gc, concurrent);
     note_call(gc, 0);
+    if (concurrent) gc->cycle.start_stop_ns = gc->clock() - gc->asked_ns;
     return leave(gc, SW_OK, NULL);
 }
 
@@ -338,7 +190,7 @@ sw_status sw_gc_step(sw_gc *gc, size_t work) {
     sw_status status = enter(gc, "gc_step", NULL, &cache);
     if (status != SW_OK) return status;
     if (gc->phase == SW_GC_IDLE) return leave(gc, SW_OK, NULL);
-    uint64_t before = spent_ns(gc);
+    uint64_t before = sw_gc_spent_ns(gc);
     if (work == 0) work = 1;
     int64_t units = work < SW_GC_ALL_WORK ? (int64_t)work : SW_GC_ALL_WORK;
     status = step_once(gc, cache, units, false);
@@ -352,9 +204,9 @@ sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns) {
     if (status != SW_OK) return status;
     sw_gc_phase phase = (sw_gc_phase)gc->phase;
     if (phase == SW_GC_IDLE) return leave(gc, SW_OK, NULL);
-    uint64_t before = spent_ns(gc), begin = gc->clock();
+    uint64_t before = sw_gc_spent_ns(gc), begin = gc->clock();
     do {
-        status = step(gc, cache, PIECE_WORK, false);
+        status = sw_gc_phase_step(gc, cache, PIECE_WORK, false);
     } while (gc->phase == phase && gc->clock() - begin < ns);
     note_piece(gc, phase, begin);
     note_call(gc, before);
@@ -367,10 +219,19 @@ sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle) {
     sw_status status = enter(gc, op, cycle, &cache);
     if (status != SW_OK) return status;
     if (gc->phase == SW_GC_IDLE) return refuse(gc, op, "no cycle is under way");
-    uint64_t before = spent_ns(gc);
+    uint64_t before = sw_gc_spent_ns(gc);
     status = finish(gc, cache, false);
     note_call(gc, before);
     return leave(gc, status, cycle);
+}
+
+sw_status sw_gc_wait(sw_gc *gc, sw_gc_cycle *cycle) {
+    const char *op = "gc_wait";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status == SW_OK) status = check_bytes(cycle, op);
+    if (status != SW_OK) return status;
+    if (!sw_gc_marker_wait(gc)) return sw_gc_finish(gc, cycle);
+    return cycle == NULL ? SW_OK : sw_gc_last_cycle(gc, cycle);
 }
 
 sw_status sw_gc_abandon(sw_gc *gc) {
@@ -379,7 +240,7 @@ sw_status sw_gc_abandon(sw_gc *gc) {
     sw_status status = enter(gc, op, NULL, &cache);
     if (status != SW_OK) return status;
     if (gc->phase != SW_GC_MARKING) return refuse(gc, op, "no cycle marks");
-    give_up(gc);
+    sw_gc_phase_give_up(gc);
     return leave(gc, SW_OK, NULL);
 }
 

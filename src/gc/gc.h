@@ -11,17 +11,19 @@
  * objects are allocated black. After marking, a slot that is neither free nor marked is dead, and
  * the sweep frees it.
  *
- * Threads. Cycles begin and mark while no other thread is inside the heap (the contract of
- * sw_gc_start and sw_gc_step). In between, mutators work through the hooks: while a cycle marks, a
- * thread prepares a span before it allocates from it; while a cycle sweeps, it sweeps the span
- * first; explicit frees are deferred to the sweep.
+ * Threads. Cycles begin, mark and end marking while no other thread is inside the heap (the
+ * contract of sw_gc_start and sw_gc_step), or a background thread marks meanwhile (marker_thread).
+ * In between, mutators work through the hooks: while a cycle marks, a thread prepares a span before
+ * it allocates from it; while a cycle sweeps, it sweeps the span first; explicit frees are deferred
+ * to the sweep.
  *
  * Files, the lowest first: type (layouts), span_meta, grey (the span queue), span_cursor (a walk
- * over span metadata), stack, mark_scan, mark_objects and mark_spans (the two orders), mark, refs
- * (references and finalizers), shadow (shadow stacks), dangling (pointers to freed memory),
- * checkmark (the second marking), sweep, pace (the pacer), events, threads (joining), halt (a
- * signal), stop (stopping the world), conservative (conservative roots), finalizer, hooks (called
- * by the heap), cycle (the driver), roots, graph, verify, barrier (the write barrier), collector
+ * over span metadata), stack, inbox (words from write barriers), mark_scan, mark_objects and
+ * mark_spans (the two orders), mark, refs (references and finalizers), shadow (shadow stacks),
+ * dangling (pointers to freed memory), checkmark (the second marking), sweep, pace (the pacer),
+ * events, threads (joining), halt (a signal), stop (stopping the world), conservative (conservative
+ * roots), finalizer, phases (of a cycle), marker_thread (concurrent marking), hooks (called by the
+ * heap), cycle (the driver), roots, graph, verify, barrier (the write barrier), collector
  * (creation, end, typed new), type_allocator (inline allocation).
  */
 #ifndef SW_GC_GC_H
@@ -29,6 +31,7 @@
 
 #include "gc/stack.h"
 #include "heap/heap.h"
+#include "heap/registry.h"
 #include "os/scan.h"
 #include "spanwise/gc.h"
 
@@ -185,7 +188,7 @@ struct sw_gc {
     uint32_t type_count;   /* atomic */
     uint32_t heap_index;   /* heap->index, until the collector ends */
     uint32_t phase;        /* atomic: sw_gc_phase */
-    uint32_t epoch;        /* 2 n while cycle n marks, 2 n + 1 from its sweep on */
+    uint32_t epoch;        /* atomic: 2 n while cycle n marks, 2 n + 1 from its sweep on */
     uint64_t due; /* atomic: sw_gc_new works on a cycle when fresh reaches it; UINT64_MAX: never */
     uint32_t layouts_reserved;
     sw_os_lock lock;     /* taken before the heap's */
@@ -239,6 +242,22 @@ struct sw_gc {
     /* When the current call began to work on this cycle; 0: events were not recorded. */
     uint64_t stood_ns;
     uint64_t began_ns; /* when the cycle began; 0: events were not recorded */
+    /* Concurrent marking (marker_thread.c). `slice`, `bell` and `ended` are words to wait at.
+     *   slice == 0 unless phase == SW_GC_MARKING
+     *   has_marker == (concurrent != 0), except in the child of a fork */
+    uint32_t concurrent; /* atomic: marker threads that the program wants: 0 or 1 */
+    bool has_marker;     /* the thread exists */
+    bool is_ending;      /* it must end */
+    uint32_t slice;      /* atomic: 1: it marks, without the lock, and owns stack and queue */
+    uint32_t parks;      /* calls that wait until it does not, or rely on that */
+    uint32_t bell;       /* atomic: changes when there may be work for it */
+    uint32_t ended;      /* atomic: changes when a cycle ends */
+    uint32_t slice_work; /* of a slice, and */
+    uint32_t end_work;   /* of a stop that ends marking; only tests change them */
+    sw_os_thread marker_thread;
+    struct sw_gc_buffer *buffers; /* linked by next */
+    sw_gc_stack inbox;            /* words to mark */
+    uint64_t asked_ns;            /* when the current stop was requested, if concurrent */
 };
 
 /* Returns the stamp of span metadata that is prepared or swept in this epoch of the collector. */
@@ -248,6 +267,13 @@ static inline uint64_t sw_gc_stamp(const sw_gc *gc, uint32_t epoch) {
 static inline sw_gc_phase sw_gc_phase_seen(const sw_gc *gc) {
     return (sw_gc_phase)__atomic_load_n(&gc->phase, __ATOMIC_RELAXED);
 }
+
+/* Returns whether cycles are to be marked by a background thread (sw_gc_set_concurrent). */
+static inline bool sw_gc_is_concurrent(const sw_gc *gc) {
+    return __atomic_load_n(&gc->concurrent, __ATOMIC_RELAXED) != 0;
+}
+/* Identifies the calling thread, also in the child of a fork: sw_gc_thread.at. */
+static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls; }
 
 enum { SW_GC_CLOBBER_BYTE = 0xDB };
 

@@ -4,6 +4,7 @@
 
 #include "gc/events.h"
 #include "gc/finalizer.h"
+#include "gc/marker_thread.h"
 #include "gc/refs.h"
 #include "gc/shadow.h"
 #include "gc/span_meta.h"
@@ -109,6 +110,7 @@ static void ended(sw_heap *heap) {
 }
 
 static void forked(sw_heap *heap) {
+    sw_gc_marker_forked(heap->collector);
     sw_gc_stop_forked(heap->collector);
     sw_gc_finalizers_forked(heap->collector);
     sw_gc_shadows_forked(heap->collector);

@@ -2,6 +2,8 @@
 /* Marks ranges, drains in either order, and handles an overflow of the mark stack. */
 #include "gc/mark.h"
 
+#include "base/bits.h"
+#include "gc/inbox.h"
 #include "gc/mark_scan.h"
 
 void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes) {
@@ -59,6 +61,23 @@ static bool rescan_all(sw_gc_marker *marker) {
     return true;
 }
 
+static void note_refused(sw_gc_marker *marker) {
+    marker->gc->cycle.overflows += marker->refused;
+    if (marker->refused != 0) marker->gc->overflowed = true;
+    marker->refused = 0;
+}
+
+bool sw_gc_mark_concurrently(sw_gc_marker *marker, const uintptr_t *words, size_t count) {
+    sw_gc_pointer found[SW_GC_FOUND] = {0};
+    marker->found = found;
+    for (; count >= 64; count -= 64, words += 64) sw_gc_scan_words(marker, (uintptr_t)words, ~0ull);
+    sw_gc_scan_words(marker, (uintptr_t)words, sw_low_mask((uint32_t)count));
+    sw_gc_settle_all(marker);
+    bool empty = drain(marker);
+    marker->found = NULL;
+    return empty;
+}
+
 /* An object that did not fit on the stack is marked, so it is found again among the marked ones.
  * Each round scans at least as many objects as the stack holds, so the loop terminates. */
 bool sw_gc_mark_drain(sw_gc_marker *marker) {
@@ -68,6 +87,7 @@ bool sw_gc_mark_drain(sw_gc_marker *marker) {
     if (!drain(marker)) return false;
     for (;;) {
         if (!rescan_all(marker)) return false;
+        note_refused(marker);
         if (!gc->overflowed) return true;
         gc->overflowed = false;
         gc->rescan = sw_gc_span_cursor_begin(gc->heap);
@@ -87,16 +107,23 @@ void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work) {
                              .work = work};
 }
 
-void sw_gc_marker_end(sw_gc_marker *marker) { marker->gc->stack = marker->stack; }
+void sw_gc_marker_end(sw_gc_marker *marker) {
+    note_refused(marker);
+    marker->gc->stack = marker->stack;
+}
 
 /* If the cycle has not visited the span, the span's owner may be preparing it now. Then the word
  * waits on the stack for the next step, when every other thread is outside of the heap. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value) {
+    if (gc->concurrent != 0) {
+        sw_gc_inbox_add(gc, value);
+        return;
+    }
     uint32_t id = sw_space_id_of(gc->heap->space, value);
     if (id < SW_SPAN_FIRST || !sw_gc_span_meta_is_of(gc->heap, id)) return;
     sw_gc_marker marker;
     sw_gc_marker_start(&marker, gc, 0);
-    if (sw_gc_span_metas[id].stamp == marker.stamp) {
+    if (sw_gc_span_meta_stamp(&sw_gc_span_metas[id]) == marker.stamp) {
         sw_gc_discover_in(&marker, value, id);
     } else if (!sw_gc_try_push(&marker.stack, SW_GC_WORD, value)) {
         gc->lost = true;

@@ -34,6 +34,8 @@ typedef struct sw_gc_marker {
     int64_t work;         /* remaining work; <= 0: none */
     bool by_span;         /* the cycle's order */
     bool has_extras;      /* objects may be outside of the range */
+    bool is_concurrent;   /* mutators run, and the thread does not hold the collector's lock */
+    uint64_t refused;     /* objects that did not fit on the stack */
     uint64_t marked;      /* bit 0 is set: the dummy mark of words without an object */
     sw_gc_pointer *found; /* NULL: this marker does not drain */
     uint32_t found_count;
@@ -48,8 +50,13 @@ void sw_gc_marker_end(sw_gc_marker *marker);
 void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes);
 /* Scans marked objects until no work is left. True: every marked object is scanned. */
 bool sw_gc_mark_drain(sw_gc_marker *marker);
+/* The same while mutators run, without the lock, after marking what the words point into. True: no
+ * object waits, but if some did not fit on the stack, sw_gc_mark_drain must scan them in a stopped
+ * world. */
+bool sw_gc_mark_concurrently(sw_gc_marker *marker, const uintptr_t *words, size_t count);
 /* Marks the object that the word points into, at the latest in the next step. Under the collector's
- * lock, while a cycle marks and other threads may be inside the heap. */
+ * lock, while a cycle marks and other threads may be inside the heap. If a background thread marks,
+ * the word waits in the inbox. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value);
 
 #endif

@@ -9,7 +9,7 @@
  * does not wait for the marks; the objects' memory is fetched meanwhile. */
 static sw_always_inline void scan_alone(sw_gc_marker *marker, uintptr_t at, uint64_t mask) {
     for (; mask != 0; mask &= mask - 1) {
-        uintptr_t p = *(const uintptr_t *)(at + sw_ctz(mask) * sizeof(uintptr_t));
+        uintptr_t p = sw_gc_word_at(at, sw_ctz(mask));
         if (p == 0) continue;
         __builtin_prefetch((const void *)p); /* NOLINT(performance-no-int-to-ptr) */
         sw_gc_discover(marker, p);
@@ -48,8 +48,7 @@ static sw_always_inline bool is_near(uintptr_t at, uintptr_t p) {
 static sw_always_inline bool leads_near(sw_gc_grey grey) {
     if ((grey.at & SW_GC_KINDS) != 0) return false;
     for (uint64_t mask = grey.rest; mask != 0; mask &= mask - 1)
-        if (is_near(grey.at, *(const uintptr_t *)(grey.at + sw_ctz(mask) * sizeof(uintptr_t))))
-            return true;
+        if (is_near(grey.at, sw_gc_word_at(grey.at, sw_ctz(mask)))) return true;
     return false;
 }
 
@@ -64,20 +63,17 @@ static sw_always_inline sw_gc_grey *discover_at(sw_gc_marker *marker, uintptr_t 
         sw_gc_discover_outside(marker, p);
         return marker->stack.top;
     }
-    uint32_t id = marker->view.page_map[frame];
+    uint32_t id = sw_gc_page_id(marker, frame);
     sw_gc_span_meta *meta = &marker->span_metas[id];
-    if (sw_unlikely(meta->stamp != marker->stamp) && !sw_gc_meet(marker, id)) return top;
+    if (sw_unlikely(sw_gc_span_meta_stamp(meta) != marker->stamp) && !sw_gc_meet(marker, id))
+        return top;
     uint64_t slot = (uint64_t)(((sw_product)(p - meta->base) * meta->magic) >> 64);
-    uint64_t *word = &meta->marks[slot / 64], bits = *word, mask = meta->scan_mask;
+    uint64_t *word = &meta->marks[slot / 64], bits = *word, mask = sw_gc_span_meta_mask(meta);
     if (sw_fast_set_bit(&bits, slot)) return top;
-    *word = bits;
+    sw_gc_set_marks(word, bits);
     uintptr_t at = sw_gc_start_of(meta, slot, p);
     *top = sw_likely(mask != 0) ? (sw_gc_grey){at, mask} : (sw_gc_grey){at | SW_GC_WIDE, id};
-    return top + (mask != 0 || meta->type != SW_GC_TYPE_UNSET);
-}
-
-static sw_always_inline uintptr_t word_of(uintptr_t at, uint64_t word) {
-    return *(const uintptr_t *)(at + word * sizeof(uintptr_t));
+    return top + (mask != 0 || sw_gc_span_meta_type(meta) != SW_GC_TYPE_UNSET);
 }
 
 static sw_always_inline uintptr_t distance(uintptr_t at, uintptr_t p) {
@@ -104,12 +100,12 @@ static sw_noinline int64_t descend(sw_gc_marker *marker) {
             continue;
         }
         uint64_t mask = grey.rest;
-        bool last_first = distance(grey.at, word_of(grey.at, sw_ctz(mask))) >
-                          distance(grey.at, word_of(grey.at, sw_log2_floor(mask)));
+        bool last_first = distance(grey.at, sw_gc_word_at(grey.at, sw_ctz(mask))) >
+                          distance(grey.at, sw_gc_word_at(grey.at, sw_log2_floor(mask)));
         while (mask != 0) {
             uint64_t word = last_first ? sw_ctz(mask) : sw_log2_floor(mask);
             mask ^= 1ull << word;
-            uintptr_t p = word_of(grey.at, word);
+            uintptr_t p = sw_gc_word_at(grey.at, word);
             if (p == 0) continue;
             bool near = is_near(grey.at, p);
             if (sw_unlikely(!near))

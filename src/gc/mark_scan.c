@@ -7,14 +7,23 @@ enum { WORDS_A_PATTERN = 64 };
 
 /* --- discovery -------------------------------------------------------------------------------- */
 
-void sw_gc_refuse_push(sw_gc_marker *marker) {
-    marker->gc->overflowed = true;
-    marker->gc->cycle.overflows++;
+void sw_gc_refuse_push(sw_gc_marker *marker) { marker->refused++; }
+
+/* The span's owner may be about to take slots of it, and prepares it under the lock, too. */
+static bool meet_locked(sw_gc_marker *marker, uint32_t id) {
+    sw_gc *gc = marker->gc;
+    sw_os_lock_acquire(&gc->lock);
+    bool is_of = sw_gc_span_meta_is_of(gc->heap, id);
+    if (is_of && sw_gc_span_meta_stamp(&marker->span_metas[id]) != marker->stamp)
+        sw_gc_span_meta_prepare(gc->heap, id, marker->stamp);
+    sw_os_lock_release(&gc->lock);
+    return is_of;
 }
 
 bool sw_gc_meet(sw_gc_marker *marker, uint32_t id) {
     sw_heap *heap = marker->gc->heap;
-    if (marker->span_metas[id].stamp >> 32 != heap->id) return false;
+    if (!sw_gc_span_meta_is_of(heap, id)) return false;
+    if (marker->is_concurrent) return meet_locked(marker, id);
     sw_gc_span_meta_prepare(heap, id, marker->stamp);
     return true;
 }
@@ -32,7 +41,8 @@ static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
     const sw_gc_span_meta *meta = &marker->span_metas[found->id];
     found->word = &marker->marked;
     found->slot = 0;
-    if (sw_unlikely(meta->stamp != marker->stamp) && !sw_gc_meet(marker, found->id)) return;
+    if (sw_unlikely(sw_gc_span_meta_stamp(meta) != marker->stamp) && !sw_gc_meet(marker, found->id))
+        return;
     found->slot = (uint32_t)(((sw_product)(found->p - meta->base) * meta->magic) >> 64);
     found->word = &meta->marks[found->slot / 64];
     __builtin_prefetch(found->word, 1);
@@ -43,12 +53,12 @@ static sw_always_inline void place(sw_gc_marker *marker, sw_gc_pointer *found) {
 static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_gc_pointer *found,
                                            sw_gc_grey *top) {
     const sw_gc_span_meta *meta = &marker->span_metas[found->id];
-    uint64_t bits = *found->word, mask = meta->scan_mask, slot = found->slot;
+    uint64_t bits = *found->word, mask = sw_gc_span_meta_mask(meta), slot = found->slot;
     bool was = sw_fast_set_bit(&bits, slot) != 0;
-    *found->word = bits;
+    sw_gc_set_marks(found->word, bits);
     uintptr_t at = meta->base + slot * meta->bytes;
     *top = mask != 0 ? (sw_gc_grey){at, mask} : (sw_gc_grey){at | SW_GC_WIDE, found->id};
-    return top + (!was & (mask != 0 || meta->type != SW_GC_TYPE_UNSET));
+    return top + (!was & (mask != 0 || sw_gc_span_meta_type(meta) != SW_GC_TYPE_UNSET));
 }
 
 /* Marks all objects that were found. Their span metadata was prefetched when they were found, and
@@ -70,10 +80,13 @@ void sw_gc_settle_all(sw_gc_marker *marker) {
 
 /* --- wide objects ----------------------------------------------------------------------------- */
 
-/* Returns the bytes of each object of the span; those of a large object are all of its pages. */
+/* Returns the bytes of each object of the span; those of a large object are all of its pages, which
+ * may become more meanwhile, but not fewer. */
 static size_t object_bytes(const sw_heap *heap, uint32_t id) {
     size_t bytes = sw_gc_span_metas[id].bytes;
-    return bytes != 0 ? bytes : (size_t)heap->space->cold[id].pages << heap->table->page_shift;
+    if (bytes != 0) return bytes;
+    uint32_t pages = __atomic_load_n(&heap->space->cold[id].pages, __ATOMIC_ACQUIRE);
+    return (size_t)pages << heap->table->page_shift;
 }
 
 /* Scans a piece of a wide object: one of many words, or of a span whose slots have individual
@@ -84,8 +97,8 @@ static void scan_wide(sw_gc_marker *marker, uintptr_t at, uint64_t rest) {
     uint32_t id = (uint32_t)rest;
     const sw_gc_span_meta *meta = &marker->span_metas[id];
     const sw_span *span = sw_space_span(marker->gc->heap->space, id);
-    const uint32_t *types = sw_gc_slot_types[id];
-    uint32_t type = types == NULL ? meta->type : types[sw_span_slot_of(span, at)];
+    const uint32_t *types = __atomic_load_n(&sw_gc_slot_types[id], __ATOMIC_ACQUIRE);
+    uint32_t type = types == NULL ? sw_gc_span_meta_type(meta) : types[sw_span_slot_of(span, at)];
     const sw_gc_layout *layout = sw_gc_layout_of(marker->gc, type);
     size_t end = object_bytes(marker->gc->heap, id), from = (rest >> 32) * SW_GC_PIECE_BYTES;
     size_t to = end;

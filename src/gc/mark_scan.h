@@ -25,14 +25,14 @@ void sw_gc_scan_kind(sw_gc_marker *marker, sw_gc_grey grey);
 bool sw_gc_drain_objects(sw_gc_marker *marker);
 bool sw_gc_drain_spans(sw_gc_marker *marker);
 
-static sw_always_inline bool sw_gc_try_push(sw_gc_stack *stack, uintptr_t at, uint64_t rest) {
-    if (sw_unlikely(stack->top == stack->end) && !sw_gc_stack_grow(stack)) return false;
-    *stack->top++ = (sw_gc_grey){.at = at, .rest = rest};
-    return true;
-}
-
 static sw_always_inline void sw_gc_push(sw_gc_marker *marker, uintptr_t at, uint64_t rest) {
     if (sw_unlikely(!sw_gc_try_push(&marker->stack, at, rest))) sw_gc_refuse_push(marker);
+}
+
+/* Reads a word of an object, which a mutator may be writing. */
+static sw_always_inline uintptr_t sw_gc_word_at(uintptr_t at, uint64_t word) {
+    const uintptr_t *words = (const uintptr_t *)at; /* NOLINT(performance-no-int-to-ptr) */
+    return SW_GC_RACING(words[word]);
 }
 
 /* Returns the start of the slot that p points into. Most pointers point to a start, and a processor
@@ -47,17 +47,29 @@ static sw_always_inline uintptr_t sw_gc_start_of(const sw_gc_span_meta *meta, ui
     return p;
 }
 
+/* Write barriers may be reading the marks. */
+static sw_always_inline void sw_gc_set_marks(uint64_t *word, uint64_t marks) {
+    __atomic_store_n(word, marks, __ATOMIC_RELAXED);
+}
+
+/* Returns the id of the span of a frame. A span that is made meanwhile has no unmarked object. */
+static sw_always_inline uint32_t sw_gc_page_id(const sw_gc_marker *marker, uint64_t frame) {
+    return SW_GC_RACING(marker->view.page_map[frame]);
+}
+
 static sw_always_inline void sw_gc_discover_in(sw_gc_marker *marker, uintptr_t p, uint32_t id) {
     sw_gc_span_meta *meta = &marker->span_metas[id];
-    if (sw_unlikely(meta->stamp != marker->stamp) && !sw_gc_meet(marker, id)) return;
+    if (sw_unlikely(sw_gc_span_meta_stamp(meta) != marker->stamp) && !sw_gc_meet(marker, id))
+        return;
     uint64_t slot = (uint64_t)(((sw_product)(p - meta->base) * meta->magic) >> 64);
     uint64_t *word = &meta->marks[slot / 64], bits = *word;
     if (sw_fast_set_bit(&bits, slot)) return;
-    *word = bits;
+    sw_gc_set_marks(word, bits);
     uintptr_t at = sw_gc_start_of(meta, slot, p);
-    if (sw_likely(meta->scan_mask != 0)) {
+    uint64_t mask = sw_gc_span_meta_mask(meta);
+    if (sw_likely(mask != 0)) {
         if (sw_likely(!marker->by_span) || !sw_gc_grey_add(marker, id, slot))
-            sw_gc_push(marker, at, meta->scan_mask);
+            sw_gc_push(marker, at, mask);
     } else if (sw_gc_span_meta_is_wide(meta)) {
         sw_gc_push(marker, at | SW_GC_WIDE, id);
     }
@@ -66,7 +78,7 @@ static sw_always_inline void sw_gc_discover_in(sw_gc_marker *marker, uintptr_t p
 static sw_always_inline void sw_gc_discover(sw_gc_marker *marker, uintptr_t p) {
     uint64_t frame = (p - marker->view.base) >> SW_FRAME_SHIFT;
     if (sw_likely(frame < marker->view.frames))
-        sw_gc_discover_in(marker, p, marker->view.page_map[frame]);
+        sw_gc_discover_in(marker, p, sw_gc_page_id(marker, frame));
     else if (p != 0)
         sw_gc_discover_outside(marker, p);
 }
@@ -76,10 +88,10 @@ static sw_always_inline void sw_gc_scan_words(sw_gc_marker *marker, uintptr_t at
     uint32_t count = marker->found_count;
     sw_assert2(count <= SW_GC_FOUND - 64);
     for (; mask != 0; mask &= mask - 1) {
-        uintptr_t p = *(const uintptr_t *)(at + sw_ctz(mask) * sizeof(uintptr_t));
+        uintptr_t p = sw_gc_word_at(at, sw_ctz(mask));
         uint64_t frame = (p - marker->view.base) >> SW_FRAME_SHIFT;
         bool inside = frame < marker->view.frames;
-        uint32_t id = marker->view.page_map[inside ? frame : 0];
+        uint32_t id = sw_gc_page_id(marker, inside ? frame : 0);
         __builtin_prefetch(&marker->span_metas[id]);
         marker->found[count].p = p;
         marker->found[count].id = id;

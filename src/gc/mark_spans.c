@@ -18,7 +18,7 @@ static void prefetch_all(uintptr_t first, uint64_t bits, uint32_t bytes) {
  * several types since the slots turned grey. */
 static void scan_word(sw_gc_marker *marker, uint32_t id, uint64_t *word, uintptr_t first) {
     const sw_gc_span_meta *meta = &marker->span_metas[id];
-    uint64_t bits = *word, mask = meta->scan_mask;
+    uint64_t bits = *word, mask = sw_gc_span_meta_mask(meta);
     uint32_t bytes = meta->bytes;
     *word = 0;
     prefetch_all(first, bits, bytes);

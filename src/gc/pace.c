@@ -28,7 +28,8 @@ void sw_gc_pace_reset(sw_gc *gc) {
     __atomic_store_n(&gc->fresh, 0, __ATOMIC_RELAXED);
     gc->trigger = paced ? trigger_of(&gc->pace, live) : UINT64_MAX;
     gc->goal = !paced ? 0 : live + sw_min_u64(gc->trigger, UINT64_MAX - live);
-    sw_gc_pace_due(gc, paced && gc->pace.in_steps != 0 ? gc->trigger / 2 : gc->trigger);
+    bool ahead = gc->pace.in_steps != 0 || sw_gc_is_concurrent(gc);
+    sw_gc_pace_due(gc, paced && ahead ? gc->trigger / 2 : gc->trigger);
     /* Twice the work of the last cycle, in case there is more, spread over the other half. */
     uint64_t pieces = sw_max_u64(gc->trigger / 2 / SW_GC_PACE_PIECE, 1);
     gc->step_work = 2 * (gc->cycle.marked_objects + live / OBJECT_BYTES) / pieces + 64;

@@ -16,7 +16,7 @@ uint32_t sw_gc_span_cursor_next(const sw_heap *heap, sw_gc_span_cursor *place);
 
 /* Returns whether the record is of a span of the heap. */
 static inline bool sw_gc_span_meta_is_of(const sw_heap *heap, uint32_t id) {
-    return sw_gc_span_metas[id].stamp >> 32 == heap->id;
+    return sw_gc_span_meta_stamp(&sw_gc_span_metas[id]) >> 32 == heap->id;
 }
 
 #endif

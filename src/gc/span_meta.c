@@ -56,6 +56,13 @@ const char *sw_gc_span_meta_check(const sw_gc_span_meta *meta, const sw_span *sp
 /* Returns the bytes of the marks and pending bits of a span that needs several words of each. */
 static size_t marks_bytes(uint32_t words) { return 2 * words * sizeof(uint64_t); }
 
+/* While a cycle marks, the span has no object yet that it may scan, or keeps its mask, or the mask
+ * becomes 0; so both orders of the stores are right. */
+static void set_layout(sw_gc_span_meta *meta, uint32_t type, uint64_t scan_mask) {
+    __atomic_store_n(&meta->type, type, __ATOMIC_RELAXED);
+    __atomic_store_n(&meta->scan_mask, scan_mask, __ATOMIC_RELAXED);
+}
+
 bool sw_gc_span_meta_born(sw_heap *heap, sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);
     sw_gc_span_meta *meta = &sw_gc_span_metas[id];
@@ -66,13 +73,16 @@ bool sw_gc_span_meta_born(sw_heap *heap, sw_span *span) {
     const sw_gc *gc = heap->collector;
     sw_gc_slot_types[id] = NULL; /* an ended heap leaves its pointers here */
     sw_gc_grey_bits_of[id] = NULL;
-    *meta = (sw_gc_span_meta){.base = span->base,
-                              .magic = span->magic,
-                              .marks = marks,
-                              .stamp = sw_gc_stamp(gc, gc->epoch),
-                              .type = SW_GC_TYPE_UNSET};
-    if (!sw_span_is_large(span)) meta->bytes = sw_slot_bytes(heap->table, span);
+    meta->base = span->base;
+    meta->magic = span->magic;
+    meta->marks = marks;
+    meta->pending = 0;
+    meta->bytes = sw_span_is_large(span) ? 0 : sw_slot_bytes(heap->table, span);
+    set_layout(meta, SW_GC_TYPE_UNSET, 0);
     memset(marks, 0xFF, words * sizeof *marks); /* objects in a new span are allocated black */
+    /* If a cycle is abandoned meanwhile, both epochs are right: all objects of the span stay. */
+    uint32_t epoch = __atomic_load_n(&gc->epoch, __ATOMIC_RELAXED);
+    sw_gc_span_meta_set_stamp(meta, sw_gc_stamp(gc, epoch));
     return true;
 }
 
@@ -85,21 +95,25 @@ void sw_gc_span_meta_gone(sw_heap *heap, sw_span *span) {
     sw_meta_free(&heap->meta, sw_gc_slot_types[id], span->slots * sizeof **sw_gc_slot_types);
     sw_gc_slot_types[id] = NULL;
     sw_gc_grey_bits_end(heap, id);
-    *meta = (sw_gc_span_meta){0};
+    sw_gc_span_meta_set_stamp(meta, 0);
+    set_layout(meta, 0, 0);
+    meta->own = meta->pending = meta->bytes = 0;
+    /* After the stamp, for barriers of threads that were late when a cycle was abandoned. */
+    __atomic_store_n(&meta->base, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&meta->magic, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&meta->marks, NULL, __ATOMIC_RELEASE);
 }
 
 void sw_gc_span_meta_prepare(sw_heap *heap, uint32_t id, uint64_t stamp) {
     sw_gc_span_meta *meta = &sw_gc_span_metas[id];
     const sw_span *span = sw_space_span(heap->space, id);
     sw_check2(sw_gc_span_meta_check(meta, span));
-    meta->stamp = stamp;
-    if (sw_span_is_large(span)) {
-        meta->own = ~1ull;
-        return;
-    }
-    uint32_t words = sw_gc_mark_words(heap, span), filled = sw_span_word_count(span);
+    bool large = sw_span_is_large(span);
+    uint32_t words = sw_gc_mark_words(heap, span), filled = large ? 0 : sw_span_word_count(span);
     for (uint32_t k = 0; k < words; k++)
-        meta->marks[k] = k < filled ? sw_word_all(&span->words[k]) : ~0ull;
+        meta->marks[k] = k < filled ? sw_word_all_seen(&span->words[k]) : ~0ull;
+    if (large) meta->own = ~1ull;
+    sw_gc_span_meta_set_stamp(meta, stamp);
 }
 
 /* --- types ------------------------------------------------------------------------------------ */
@@ -110,13 +124,13 @@ static void unify(const sw_heap *heap, sw_gc_span_meta *meta, uint32_t type) {
     const sw_gc_layout *layout = sw_gc_layout_of(heap->collector, type);
     uint32_t words = meta->bytes / 8;
     bool narrow = meta->bytes != 0 && words <= NARROW_WORDS;
-    meta->type = type;
-    meta->scan_mask = narrow ? layout->pattern & sw_low_mask(words) : 0;
+    set_layout(meta, type, narrow ? layout->pattern & sw_low_mask(words) : 0);
 }
 
 /* Gives each slot of the span its own type. Without memory for the types, the span counts as
  * untyped until an object of another type is allocated: marking then follows every word of its
- * objects, which may retain garbage but loses no object. */
+ * objects, which may retain garbage but loses no object. A thread that marks meanwhile scans older
+ * objects only, which have the span's type before and after. */
 static void diversify(sw_heap *heap, const sw_span *span, sw_gc_span_meta *meta) {
     sw_os_lock_acquire(&heap->lock);
     uint32_t *types = sw_meta_alloc_stale(&heap->meta, span->slots * sizeof *types);
@@ -126,8 +140,9 @@ static void diversify(sw_heap *heap, const sw_span *span, sw_gc_span_meta *meta)
         return;
     }
     for (uint32_t i = 0; i < span->slots; i++) types[i] = meta->type;
-    sw_gc_slot_types[sw_space_span_id(heap->space, span)] = types;
-    meta->scan_mask = 0;
+    __atomic_store_n(&sw_gc_slot_types[sw_space_span_id(heap->space, span)], types,
+                     __ATOMIC_RELEASE);
+    __atomic_store_n(&meta->scan_mask, 0, __ATOMIC_RELAXED);
 }
 
 /* Records the type of the object at p, in a span whose objects have pointers. */

@@ -6,9 +6,11 @@
 
 #include "base/assert.h"
 #include "gc/gc.h"
+#include "gc/racing.h"
 
-/* The heap's lock protects creation and release. The thread that works on a cycle writes marks and
- * stamp; between steps the span's owner does. Only the owner writes type, types and scan_mask.
+/* The heap's lock protects creation and release. A span is prepared or swept under the collector's
+ * lock, and its stamp, atomic, is written last. From then on only the thread that marks writes the
+ * marks. Only the owner writes type, types and scan_mask, which are atomic.
  * Pending bits are atomic, and set under the collector's lock.
  *   base and magic are those of the span;  marks != NULL
  *   scan_mask == 0 if slots have individual types, or type == SW_GC_TYPE_UNSET
@@ -64,12 +66,27 @@ static inline uint64_t *sw_gc_pending(const sw_heap *heap, const sw_span *span,
     uint32_t words = sw_gc_mark_words(heap, span);
     return words == 1 ? &meta->pending : meta->marks + words;
 }
+/* Returns the stamp. If it is that of a marking cycle, the span's other fields and marks are seen
+ * as they were when it was prepared, or later. */
+static sw_always_inline uint64_t sw_gc_span_meta_stamp(const sw_gc_span_meta *meta) {
+    return __atomic_load_n(&meta->stamp, __ATOMIC_ACQUIRE);
+}
+static inline void sw_gc_span_meta_set_stamp(sw_gc_span_meta *meta, uint64_t stamp) {
+    __atomic_store_n(&meta->stamp, stamp, __ATOMIC_RELEASE);
+}
+static sw_always_inline uint64_t sw_gc_span_meta_mask(const sw_gc_span_meta *meta) {
+    return __atomic_load_n(&meta->scan_mask, __ATOMIC_RELAXED);
+}
+static sw_always_inline uint32_t sw_gc_span_meta_type(const sw_gc_span_meta *meta) {
+    return SW_GC_RACING(meta->type);
+}
 /* Returns whether the span's objects are wide: scan_mask does not describe their pointers. */
 static inline bool sw_gc_span_meta_is_wide(const sw_gc_span_meta *meta) {
-    return meta->scan_mask == 0 && meta->type != SW_GC_TYPE_UNSET;
+    return sw_gc_span_meta_mask(meta) == 0 && sw_gc_span_meta_type(meta) != SW_GC_TYPE_UNSET;
 }
 
-/* Copies the span's free bits into its marks, when a cycle first visits the span. */
+/* Copies the span's free bits into its marks, when a cycle first visits the span. Under the
+ * collector's lock: no cache takes a slot of the span before. */
 void sw_gc_span_meta_prepare(sw_heap *heap, uint32_t id, uint64_t stamp);
 
 #endif

@@ -18,6 +18,7 @@ bool sw_gc_stack_start(sw_gc_stack *stack) {
     }
     if (stack->base == NULL) return false;
     stack->top = stack->dirty = stack->base;
+    stack->end_seen = &stack->end;
     stack->end = stack->base + FIRST_BYTES / sizeof(sw_gc_grey);
     return true;
 }
@@ -41,6 +42,7 @@ bool sw_gc_stack_grow(sw_gc_stack *stack) {
     if (entries + more > stack->reserved) return false;
     if (sw_os_map_at(stack->end, more * sizeof *stack->end) != SW_OS_MAPPED) return false;
     stack->end += more;
+    __atomic_store_n(stack->end_seen, stack->end, __ATOMIC_RELAXED);
     return true;
 }
 

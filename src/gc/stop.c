@@ -47,6 +47,7 @@ static sw_status name_late(sw_gc *gc, const char *op) {
 
 /* Returns the count of threads to wait for; NULL: none. */
 static const uint32_t *late_word(const sw_gc *gc) {
+    if (gc->slice != 0) return &gc->slice;
     if (gc->running != sw_gc_halted(gc)) return &gc->running;
     if (gc->inside) return NULL;
     return __atomic_load_n(&gc->changing, __ATOMIC_SEQ_CST) != 0 ? &gc->changing : NULL;
@@ -62,7 +63,7 @@ static sw_status wait_for_others(sw_gc *gc, const char *op, bool by_signal) {
         uint64_t now = gc->clock();
         if (end == 0 && by_signal) again = now + FIRST_NS;
         if (end == 0) end = now + gc->stop_ns;
-        if (now >= end) return name_late(gc, op);
+        if (now >= end || gc->is_ending) return name_late(gc, op);
         if (now >= again) {
             sw_gc_halt_threads(gc);
             again = now + AGAIN_NS;
@@ -86,6 +87,7 @@ sw_status sw_gc_stop_world(sw_gc *gc, const char *op, bool by_signal) {
     gc->stopper = stops ? (uint32_t)(own - (sw_gc_thread *)gc->threads.items) + 1 : 0;
     set_stopping(gc, 1);
     uint64_t asked = gc->joined != 0 ? gc->clock() : 0;
+    gc->asked_ns = asked;
     sw_status status = wait_for_others(gc, op, by_signal);
     if (by_signal) sw_gc_halt_end(gc);
     if (asked != 0 && status == SW_OK) sw_gc_events_note(gc, SW_GC_EVENT_WAIT, asked);

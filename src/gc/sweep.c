@@ -45,7 +45,7 @@ static bool claim_span(sw_gc *gc, uint32_t id, swept_span *made) {
     uint32_t words = sw_gc_mark_words(heap, span);
     if (meta->stamp != sw_gc_stamp(gc, gc->epoch - 1)) sw_gc_span_meta_prepare(heap, id, swept);
     if (gc->given_up) memset(meta->marks, 0xFF, words * sizeof *meta->marks);
-    meta->stamp = swept;
+    sw_gc_span_meta_set_stamp(meta, swept);
     uint64_t pages = heap->space->cold[id].pages;
     *made =
         (swept_span){.span = span,
@@ -99,6 +99,26 @@ bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work) {
         work -= sweep_id(gc, cache, sw_gc_span_cursor_next(gc->heap, &gc->sweep));
     }
     return true;
+}
+
+/* --- in the background ------------------------------------------------------------------------ */
+
+/* Under the heap's lock, which keeps the record and the owner. */
+static uint32_t sweep_id_behind(sw_gc *gc, uint32_t id) {
+    swept_span made;
+    if (!claim_span(gc, id, &made)) return 0;
+    if ((gc->debug & SW_GC_CLOBBER) != 0) clobber(&made);
+    count(gc, &made, sw_sweep_behind(gc->heap, made.span, made.marks));
+    return made.words;
+}
+
+bool sw_gc_sweep_behind(sw_gc *gc, int64_t work) {
+    sw_heap *heap = gc->heap;
+    sw_os_lock_acquire(&heap->lock);
+    while (work > 0 && !sw_gc_span_cursor_at_end(&gc->sweep))
+        work -= 1 + sweep_id_behind(gc, sw_gc_span_cursor_next(heap, &gc->sweep));
+    sw_reclaim_unlock(heap);
+    return sw_gc_span_cursor_at_end(&gc->sweep);
 }
 
 /* --- for an allocation ------------------------------------------------------------------------ */

@@ -9,6 +9,8 @@
 /* Sweeps spans until no work is left; other threads are outside of the heap. True: all are
  * swept. */
 bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work);
+/* The same in the background, while other threads run; purges no pages. */
+bool sw_gc_sweep_behind(sw_gc *gc, int64_t work);
 /* Sweeps a span owned by the cache, unless it is swept. */
 void sw_gc_sweep_own(sw_gc *gc, sw_cache *cache, sw_span *span);
 /* Sweeps some spans of the cache and some central ones. Other threads may be inside the heap. True:

@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/fail.h"
+#include "gc/inbox.h"
 #include "gc/pace.h"
 #include "gc/type.h"
 #include "heap/thread.h"
@@ -105,6 +106,7 @@ static sw_gc_thread *add_thread(sw_gc *gc, const sw_os_context *context) {
     own->at = sw_gc_here();
     own->id = sw_os_thread_id();
     own->by_itself = true;
+    sw_gc_inbox_join(gc, own->at);
     set_joined(gc, gc->joined + 1);
     sw_gc_come_back(gc, own);
     return own;
@@ -150,7 +152,7 @@ bool sw_gc_attach_late(sw_gc *gc) { return sw_gc_attaches(gc) && join(gc, NULL) 
 /* A thread with a cache of the heap has joined, so its stack is scanned. */
 bool sw_gc_open_heap(sw_heap *heap) {
     sw_gc *gc = heap->collector;
-    if (gc == NULL || !sw_gc_is_conservative(gc)) return true;
+    if (gc == NULL || !sw_gc_joins_all(gc)) return true;
     return join(gc, NULL) != SW_NOMEM || fail_to_join("heap");
 }
 
@@ -186,6 +188,7 @@ static sw_gc_thread *enter(sw_gc *gc, const char *op, bool is_away, sw_status *s
 /* Removes a thread's record, under the lock. */
 static void drop_thread(sw_gc *gc, sw_gc_thread *own) {
     if (!own->is_away) sw_gc_go_away(gc, own);
+    sw_gc_inbox_leave(gc, own->at);
     sw_gc_thread_clear(own);
     set_joined(gc, gc->joined - 1);
 }

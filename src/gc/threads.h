@@ -9,18 +9,19 @@
 
 const char *sw_gc_thread_check(const sw_gc_thread *thread);
 
-/* Identifies the calling thread, also in the child of a fork: sw_gc_thread.at. */
-static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls; }
-
 static inline bool sw_gc_is_conservative(const sw_gc *gc) {
     return __atomic_load_n(&gc->root_options, __ATOMIC_RELAXED) != 0;
 }
 static inline bool sw_gc_has_signals(const sw_gc *gc) {
     return (__atomic_load_n(&gc->root_options, __ATOMIC_RELAXED) & SW_GC_SIGNALS) != 0;
 }
+/* Returns whether every thread joins when it gets a cache of the heap. */
+static inline bool sw_gc_joins_all(const sw_gc *gc) {
+    return sw_gc_is_conservative(gc) || sw_gc_is_concurrent(gc);
+}
 /* Returns whether threads join by themselves. */
 static inline bool sw_gc_attaches(const sw_gc *gc) {
-    return sw_gc_is_conservative(gc) || __atomic_load_n(&gc->joined, __ATOMIC_RELAXED) != 0;
+    return sw_gc_joins_all(gc) || __atomic_load_n(&gc->joined, __ATOMIC_RELAXED) != 0;
 }
 
 /* Joins the calling thread, under its name in the system, unless it has joined before. False: no

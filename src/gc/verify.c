@@ -2,6 +2,7 @@
 /* Checks all span metadata of a heap (sw_gc_verify). */
 #include "base/fail.h"
 #include "gc/grey.h"
+#include "gc/marker_thread.h"
 #include "gc/refs.h"
 #include "gc/span_cursor.h"
 
@@ -70,7 +71,9 @@ sw_status sw_gc_verify(sw_gc *gc) {
     sw_status status = SW_GC_STATUS(gc, "gc_verify");
     if (status != SW_OK) return status;
     sw_os_lock_acquire(&gc->lock);
+    sw_gc_marker_park(gc);
     status = verify(gc);
+    sw_gc_marker_unpark(gc);
     sw_os_lock_release(&gc->lock);
     return status;
 }

@@ -39,7 +39,8 @@ struct sw_cache_cold {
     uint32_t end_steps;    /* steps of its closing so far (close.c) */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
-    sw_span_list *partial; /* by span class */
+    struct sw_gc_buffer *collector_buffer; /* in collected heaps: gc/inbox.h; it may be stale */
+    sw_span_list *partial;                 /* by span class */
     sw_span_list *full;
     uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */
     uint32_t large_frees; /* large objects that were put on shelves */

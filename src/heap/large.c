@@ -218,7 +218,7 @@ static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t p
         (void)clear(heap, (void *)sw_pages_address(&heap->pages, first),
                     (size_t)more << heap->table->page_shift);
     sw_pages_map(&heap->pages, first, more, sw_space_span_id(heap->space, span));
-    cold->pages = pages;
+    __atomic_store_n(&cold->pages, pages, __ATOMIC_RELEASE); /* a marker thread may be reading it */
     return true;
 }
 

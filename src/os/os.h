@@ -219,8 +219,8 @@ typedef struct sw_os_thread {
     uint64_t id; /* the system's id */
 } sw_os_thread;
 
-/* Runs fn(arg) in a new thread; *thread must not move until the thread ends. False: refused, or
- * this build has no threads; nothing was run. */
+/* Runs fn(arg) in a new thread, in which all signals are blocked; *thread must not move until the
+ * thread ends. False: refused, or this build has no threads; nothing was run. */
 bool sw_os_thread_start(sw_os_thread *thread, void (*fn)(void *arg), void *arg);
 /* Waits for the end of the thread. Call it once. */
 void sw_os_thread_join(sw_os_thread *thread);

@@ -78,6 +78,18 @@ sw_word *sw_span_find_word(sw_span *span, uintptr_t *doubled) {
     return NULL;
 }
 
+/* Moves the remote bits of a word to the local ones; returns those that the owner had freed before.
+ * A bit is set in `local` before it is cleared in `remote`, for sw_word_all_seen. */
+static uint64_t drain_word(sw_word *word) {
+    uint64_t local = sw_word_local(word), freed = sw_word_free(word) | local;
+    uint64_t bits = __atomic_load_n(&word->remote, __ATOMIC_ACQUIRE);
+    do {
+        sw_word_set_local(word, local | (bits & ~freed));
+    } while (!__atomic_compare_exchange_n(&word->remote, &bits, 0, false, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_ACQUIRE));
+    return bits & freed;
+}
+
 void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *doubled) {
     uint64_t *announced = &sw_space_cold(space, span)->remote_words[half];
     uint64_t words = sw_span_has_single_word(span)
@@ -87,11 +99,8 @@ void sw_span_drain(sw_space *space, sw_span *span, uint32_t half, uintptr_t *dou
     sw_check2(sw_span_check(span));
     for (; words != 0; words &= words - 1) {
         uint32_t k = half * 64 + sw_ctz(words);
-        sw_word *word = &span->words[k];
-        uint64_t bits = __atomic_exchange_n(&word->remote, 0, __ATOMIC_ACQ_REL);
-        uint64_t already = bits & (sw_word_free(word) | sw_word_local(word));
+        uint64_t already = drain_word(&span->words[k]);
         if (already != 0) *doubled = slot_address(span, k, already);
-        sw_word_set_local(word, sw_word_local(word) | (bits & ~already));
     }
     sw_span_dirty(span);
 }

@@ -57,6 +57,14 @@ static sw_always_inline uint64_t sw_word_all(const sw_word *word) {
     return sw_word_free(word) | sw_word_local(word) | sw_word_remote(word);
 }
 
+/* The same, while the owner may drain the word: a bit that moves from `remote` to `local` is seen in
+ * one of them, because the owner sets it there first, and this reads `remote` first. The owner moves
+ * no bit from `local` to `free` meanwhile. */
+static sw_always_inline uint64_t sw_word_all_seen(const sw_word *word) {
+    uint64_t remote = __atomic_load_n(&word->remote, __ATOMIC_ACQUIRE);
+    return remote | sw_word_local(word) | sw_word_free(word);
+}
+
 /* Returns the number of words of a span of `slots` slots of `size` bytes. If the slots fill the
  * last word and leave a tail, the span has one more word of padding only: a pointer into the tail
  * gives an index in that word, whose bit is set, so its free is detected as invalid. (If `size` is

@@ -60,6 +60,11 @@ class Cycle(Result):
         due_finalizers: finalizers that the cycle made due.
         cleared_refs: weak references cleared because their objects were unreachable.
         order: "object" or "span": the unit of marking.
+        concurrent: a background thread marked it (`CollectedHeap(concurrent=True)`).
+        start_stop_ns: of a concurrent cycle, the stop in which it began.
+        end_stop_ns: the longest stop that ended its marking, or tried to.
+        end_stops: number of these stops.
+        stalls: allocations that waited for its end.
     """
 
     number: int
@@ -78,6 +83,18 @@ class Cycle(Result):
     due_finalizers: int
     cleared_refs: int
     order: str
+    concurrent: bool = False
+    start_stop_ns: int = 0
+    end_stop_ns: int = 0
+    end_stops: int = 0
+    stalls: int = 0
+
+    @property
+    def stopped_ns(self) -> int:
+        """Time in which the program was stopped: all of a cycle's time, unless it is concurrent."""
+        if self.concurrent:
+            return self.start_stop_ns + self.end_stop_ns
+        return self.mark_ns + self.sweep_ns
 
     @property
     def marked_objects_per_second(self) -> float:
@@ -106,6 +123,7 @@ def read_cycle(c_gc: Any) -> Cycle | None:
     fields = _lib.struct_dict(record)
     del fields["struct_bytes"]
     fields["given_up"] = bool(fields["given_up"])
+    fields["concurrent"] = bool(fields["concurrent"])
     fields["order"] = ORDERS[fields["order"]]
     return Cycle(**fields)
 
@@ -113,7 +131,7 @@ def read_cycle(c_gc: Any) -> Cycle | None:
 class Cycles(HandleOwner):
     """Base of CollectedHeap that runs cycles and keeps a history of cycles and calls."""
 
-    __slots__ = ("_born_ns", "_cycles", "_events", "_lost_events", "_pauses")
+    __slots__ = ("_born_ns", "_cycles", "_events", "_lost_events", "_pauses", "_running")
     _handle: GcHandle
 
     def __init__(self) -> None:
@@ -121,6 +139,7 @@ class Cycles(HandleOwner):
         self._pauses: list[tuple[int, str, int, int, int]] = []
         self._events: list[NDArray[np.void]] = []
         self._lost_events = 0
+        self._running: Cycle | None = None  # as last seen, while a background thread works on it
         self._born_ns = time.perf_counter_ns()
 
     def _now_ns(self) -> int:
@@ -134,7 +153,11 @@ class Cycles(HandleOwner):
 
     @property
     def pauses(self) -> Rows:
-        """The calls that worked on cycles: `cycle`, `phase` before, `at_ns`, `ns`, `held_bytes`."""
+        """The calls that worked on cycles: `cycle`, `phase` before, `at_ns`, `ns`, `held_bytes`.
+
+        Of a concurrent cycle: its first stop, when it begins, and the longest of those that ended
+        marking, when a call finds that the cycle has ended.
+        """
         return as_rows(np.array(list(self._pauses), PAUSE_DTYPE))
 
     def pause_histogram(self) -> Rows:
@@ -187,7 +210,7 @@ class Cycles(HandleOwner):
     def _work(self, call: Any, *arguments: Any) -> Cycle:
         """Make a C call that works on a cycle, add it to the history, and return the cycle."""
         with self._handle as c_gc:
-            before, phase = read_cycle(c_gc), self.phase
+            before, phase = self._before(c_gc)
             status = call(c_gc, *arguments)
             error = None if status == 0 else _lib.failure(status)
             cycle = self._note(c_gc, before, phase)
@@ -203,17 +226,25 @@ class Cycles(HandleOwner):
 
     def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
         """Return the last cycle; record the call if it worked on one, and the cycle if it ended."""
+        idle = self.phase == "idle"  # read first: then the figures of a cycle that ended are final
         cycle = read_cycle(c_gc)
-        if cycle is not None and cycle != before:
-            spent = cycle.mark_ns + cycle.sweep_ns
+        if cycle is not None and (cycle != before or (idle and self._running is not None)):
+            spent = cycle.stopped_ns
             if before is not None and before.number == cycle.number:
-                spent -= before.mark_ns + before.sweep_ns
+                spent -= before.stopped_ns
             begun = max(self._now_ns() - spent, 0)
             held = int(lib.sw_heap_held_bytes(self._handle.heap))
             self._pauses.append((cycle.number, phase, begun, spent, held))
-            if self.phase == "idle":
+            if idle:
                 self._cycles.append(cycle)
+            self._running = cycle if cycle.concurrent and not idle else None
         return cycle
+
+    def _before(self, c_gc: Any) -> tuple[Cycle | None, str]:
+        """Return the last cycle and the phase; first note a cycle that ended meanwhile."""
+        if self._running is not None and self.phase == "idle":
+            self._note(c_gc, self._running, "marking")
+        return read_cycle(c_gc), self.phase
 
     def _set_order(self, order: str | None) -> None:
         if order is None:
@@ -288,6 +319,25 @@ class Cycles(HandleOwner):
             StateError: no cycle is running, or checkmark found an object that was not marked.
         """
         return self._work(lib.sw_gc_finish, ffi.NULL)
+
+    def wait(self) -> Cycle:
+        """Wait for the end of the running cycle of a concurrent heap; finish it in other heaps.
+
+        Returns:
+            The cycle, or the last one if none is running.
+
+        Raises:
+            StateError: there was no cycle, or checkmark found an object that was not marked.
+
+        >>> heap = CollectedHeap(concurrent=True)
+        >>> leaf = heap.new(heap.add_type("leaf", 8))
+        >>> heap.start().concurrent
+        True
+        >>> del leaf  # a root when the cycle began
+        >>> heap.wait().freed_objects
+        0
+        """
+        return self._work(lib.sw_gc_wait, ffi.NULL)
 
     def abandon(self) -> Cycle:
         """Abandon a cycle that is marking: its sweep reclaims only explicitly freed objects.

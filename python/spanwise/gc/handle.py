@@ -2,7 +2,8 @@
 """Ownership of the C collector of a `CollectedHeap`: one call at a time, and root words.
 
 A thread that has joined the collector is in a blocking region whenever it is outside a call, so no
-other thread waits for it there. With conservative roots each thread joins at its first call.
+other thread waits for it there. With conservative roots, or a background thread that marks, each
+thread joins at its first call.
 
 A root word is an element of an array that the collector reads when a cycle begins. The arrays are
 neither moved nor freed before the collector is destroyed.
@@ -70,10 +71,11 @@ class GcHandle:
         "_life",
         "_lock",
         "_open",
-        "conservative",
+        "concurrent",
         "finalizers",
         "heap",
         "id",
+        "joins",
         "kept",
         "layouts",
         "note",
@@ -84,9 +86,12 @@ class GcHandle:
         "types",
     )
 
-    def __init__(self, options: Any, table: SizeClassTable, *, conservative: bool) -> None:
+    def __init__(
+        self, options: Any, table: SizeClassTable, *, conservative: bool, concurrent: bool
+    ) -> None:
         self._c: Any = output_of(lib.sw_gc_create, options)
-        self.conservative = conservative
+        self.concurrent = concurrent
+        self.joins = conservative or concurrent  # each thread joins at its first call
         self._open = [True]  # a list, because references outlive the handle
         self._lock = CallLock()
         self._chunks: list[NDArray[np.uint64]] = []
@@ -109,6 +114,9 @@ class GcHandle:
         self._life = Life(_destroy, self._c, self._chunks, table, self.note)
         if conservative:
             check(lib.sw_gc_set_roots(self._c, lib.SW_GC_CONSERVATIVE))
+        if concurrent:
+            check(lib.sw_gc_set_concurrent(self._c, 1))
+        if self.joins:
             check(lib.sw_gc_block(self._c))
             self.thread.calls = 0
 
@@ -133,7 +141,7 @@ class GcHandle:
             if calls == 0:
                 lib.sw_gc_unblock(self._c)
             self.thread.calls = calls + 1
-        elif self.conservative:
+        elif self.joins:
             self._join_now()
         return self._c
 
@@ -163,7 +171,7 @@ class GcHandle:
         """Undo `join`; do nothing if the heap is closed."""
         with self._lock:
             self.thread.named = False
-            if self.conservative:
+            if self.joins:
                 return
             del self.thread.calls
             if not self.closed:

@@ -12,7 +12,6 @@ import numpy as np
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
 from spanwise.errors import InvalidError
-from spanwise.gc.cycle import read_cycle
 from spanwise.gc.graphs import as_edges
 from spanwise.gc.handle import GcHandle
 from spanwise.gc.inspection import Inspection
@@ -41,6 +40,9 @@ class CollectedHeap(Inspection):
     Args:
         table: size classes, or a table's name.
         options: limit, placement, decay of idle pages, retained spans; None: `HeapOptions()`.
+        concurrent: a background thread marks and sweeps the cycles that `start()` or the pace
+            begins, while the program runs (`sw_gc_set_concurrent`). Threads join at their first
+            call.
         conservative: every word of the process's stacks, registers, static and thread-local data
             is a root, for objects that C code holds (`sw_gc_set_roots`). Threads join at their
             first call.
@@ -50,7 +52,7 @@ class CollectedHeap(Inspection):
 
     Raises:
         TypeError, InvalidError: an argument is not allowed.
-        OutOfMemoryError: there is no memory for a heap.
+        OutOfMemoryError: there is no memory for a heap, or the system refuses a thread.
         UnsupportedError: this system does not report stacks and static data.
     """
 
@@ -61,13 +63,17 @@ class CollectedHeap(Inspection):
         table: SizeClassTable | str = "c16",
         *,
         options: HeapOptions | None = None,
+        concurrent: bool = False,
         conservative: bool = False,
         tiny: bool = False,
     ) -> None:
         made = as_table(table)
         given = c_options(made, as_options(options), tracked=False, tiny=tiny)
         _lib.check_type(conservative, bool, "conservative")
-        self._handle: GcHandle = GcHandle(given, made, conservative=conservative)
+        _lib.check_type(concurrent, bool, "concurrent")
+        self._handle: GcHandle = GcHandle(
+            given, made, conservative=conservative, concurrent=concurrent
+        )
         super().__init__()
         self._paced = False
 
@@ -337,7 +343,7 @@ class CollectedHeap(Inspection):
         self._handle.block_new()
         if not self._paced:
             return lib.sw_gc_new(c_gc, type_id, count)
-        before, phase = read_cycle(c_gc), self.phase
+        before, phase = self._before(c_gc)
         p = lib.sw_gc_new(c_gc, type_id, count)
         error = _lib.failure(lib.sw_last_error().status) if p == ffi.NULL else None
         self._note(c_gc, before, phase)
@@ -360,7 +366,8 @@ class CollectedHeap(Inspection):
             limit_bytes: a soft limit of live plus newly allocated bytes: cycles start earlier, but
                 not before a sixteenth of the live bytes, or 64 KiB, is allocated. None: no limit.
             in_steps: a cycle begins halfway to that point, and later allocations run it in steps;
-                False: a due cycle runs at once.
+                False: a due cycle runs at once. A `concurrent` heap ignores it: cycles begin
+                halfway, and an allocation that reaches the point waits for the cycle's end.
 
         `set_pace(0)` removes the pace: then only the program starts cycles.
 
@@ -384,7 +391,7 @@ class CollectedHeap(Inspection):
 
         A Python thread needs it when threads of another language use the heap at the same time
         (`sw_gc_join`). The thread stops at its calls; outside a call, no other thread waits for it.
-        With `conservative`, it only names the thread, which joins at its first call.
+        With `conservative` or `concurrent`, a thread joins at its first call, and this names it.
 
         Raises:
             StateError: the thread has already joined.

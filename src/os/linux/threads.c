@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/syscall.h>
@@ -234,10 +235,14 @@ static void *run_thread(void *arg) {
 
 bool sw_os_thread_start(sw_os_thread *thread, void (*fn)(void *arg), void *arg) {
     pthread_t id;
+    sigset_t all, usual;
     *thread = (sw_os_thread){.fn = fn, .arg = arg};
-    if (pthread_create(&id, NULL, run_thread, thread) != 0) return false;
-    memcpy(&thread->id, &id, sizeof id);
-    return true;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &usual); /* the new thread inherits the mask */
+    bool started = pthread_create(&id, NULL, run_thread, thread) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &usual, NULL);
+    if (started) memcpy(&thread->id, &id, sizeof id);
+    return started;
 }
 
 void sw_os_thread_join(sw_os_thread *thread) {

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread works in slices. During a slice of marking it does not hold the collector's lock, but
+ * owns the mark stack, the span queue and the marks; everybody else waits for the end of the slice
+ * before touching them. Between slices the collector is in the same state as between the steps of
+ * an incremental cycle, so any call may go on with the cycle. */
+#include "gc/marker_thread.h"
+
+#include "base/bits.h"
+#include "gc/events.h"
+#include "gc/inbox.h"
+#include "gc/mark.h"
+#include "gc/phases.h"
+#include "gc/stop.h"
+
+/* KEPT: words of the inbox that a slice marks. TRIES: stops that may fail to end marking, because
+ * their work does not suffice; then one does all of it. SWEPT: words of 64 slots, and spans, that
+ * are swept without giving the locks away. */
+enum { KEPT_WORDS = 1024, TRIES = 64, SWEPT_WORDS = 64 };
+
+/* --- marking ---------------------------------------------------------------------------------- */
+
+/* Under the lock, which is released meanwhile. True: nothing waits to be scanned. */
+static bool mark_slice(sw_gc *gc) {
+    sw_gc_marker marker;
+    uintptr_t words[KEPT_WORDS];
+    uint64_t begin = gc->clock();
+    size_t count = sw_gc_inbox_take(gc, words, KEPT_WORDS);
+    sw_gc_marker_start(&marker, gc, gc->slice_work);
+    marker.is_concurrent = true;
+    __atomic_store_n(&gc->slice, 1, __ATOMIC_RELAXED);
+    sw_os_lock_release(&gc->lock);
+    bool empty = sw_gc_mark_concurrently(&marker, words, count);
+    sw_os_lock_acquire(&gc->lock);
+    __atomic_store_n(&gc->slice, 0, __ATOMIC_RELAXED);
+    sw_gc_marker_end(&marker);
+    gc->cycle.mark_ns += gc->clock() - begin;
+    if (gc->stopping != 0 || gc->parks != 0) sw_os_wake(&gc->slice);
+    return empty && sw_gc_inbox_is_empty(gc);
+}
+
+/* In a stopped world: scans what barriers have kept, and ends marking if the work suffices. */
+static void try_end(sw_gc *gc) {
+    bool whole = gc->overflowed || gc->cycle.end_stops >= TRIES;
+    uint64_t begin = sw_gc_events_now(gc);
+    gc->cycle.end_stops++;
+    gc->cycle.steps++;
+    (void)sw_gc_phase_step(gc, NULL, whole ? SW_GC_ALL_WORK : gc->end_work, false);
+    sw_gc_events_note(gc, SW_GC_EVENT_MARK, begin);
+    sw_gc_events_note(gc, SW_GC_EVENT_PAUSE, begin);
+    uint64_t ns = gc->clock() - gc->asked_ns;
+    gc->cycle.end_stop_ns = sw_max_u64(gc->cycle.end_stop_ns, ns);
+}
+
+/* Stops the world to end marking. If a thread does not stop in time, the cycle is abandoned, as by
+ * other calls. */
+static void end_marking(sw_gc *gc) {
+    uint64_t number = gc->cycle.number;
+    sw_os_lock_release(&gc->lock);
+    sw_status status = sw_gc_stop_world(gc, "gc_mark", false);
+    bool marks = gc->phase == SW_GC_MARKING && gc->cycle.number == number;
+    if (marks && status == SW_OK) try_end(gc);
+    if (marks && status != SW_OK) sw_gc_phase_give_up(gc);
+    sw_gc_resume_world(gc);
+    sw_os_lock_acquire(&gc->lock);
+}
+
+static void mark(sw_gc *gc) {
+    bool empty = mark_slice(gc);
+    bool may_end = gc->stopping == 0 && gc->parks == 0;
+    if (empty && may_end && gc->phase == SW_GC_MARKING) end_marking(gc);
+}
+
+/* --- the thread ------------------------------------------------------------------------------- */
+
+static void wait_for_bell(sw_gc *gc) {
+    uint32_t bell = gc->bell;
+    uint64_t ns = gc->sleep_ns;
+    sw_os_lock_release(&gc->lock);
+    (void)sw_os_wait(&gc->bell, bell, ns);
+    sw_os_lock_acquire(&gc->lock);
+}
+
+/* Lets threads that wait for the lock have it: locks are not fair. */
+static void yield(sw_gc *gc) {
+    enum { NAP_NS = 10000 };
+    static const uint32_t never;
+    sw_os_lock_release(&gc->lock);
+    if (__atomic_load_n(&gc->lock.sleepers, __ATOMIC_RELAXED) != 0)
+        (void)sw_os_wait(&never, 0, NAP_NS);
+    sw_os_lock_acquire(&gc->lock);
+}
+
+static void sweep(sw_gc *gc) {
+    sw_gc_phase_sweep_behind(gc, SWEPT_WORDS);
+    yield(gc);
+}
+
+static void run(void *arg) {
+    sw_gc *gc = arg;
+    sw_os_lock_acquire(&gc->lock);
+    while (!gc->is_ending) {
+        bool works = gc->cycle.concurrent != 0 && gc->parks == 0;
+        if (gc->stopping != 0)
+            sw_gc_wait_for_world(gc);
+        else if (works && gc->phase == SW_GC_MARKING)
+            mark(gc);
+        else if (works && gc->phase == SW_GC_SWEEPING)
+            sweep(gc);
+        else
+            wait_for_bell(gc);
+    }
+    sw_os_lock_release(&gc->lock);
+}
+
+bool sw_gc_marker_begin(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    bool had = gc->has_marker;
+    gc->has_marker = true;
+    gc->is_ending = false;
+    sw_os_lock_release(&gc->lock);
+    if (had || sw_os_thread_start(&gc->marker_thread, run, gc)) return true;
+    sw_os_lock_acquire(&gc->lock);
+    gc->has_marker = false;
+    __atomic_store_n(&gc->ended, gc->ended + 1, __ATOMIC_RELAXED); /* another call may wait */
+    sw_os_wake(&gc->ended);
+    sw_os_lock_release(&gc->lock);
+    return false;
+}
+
+/* The marker thread may be waiting for this one to stop, so this one is away meanwhile. */
+void sw_gc_marker_end_thread(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    bool had = gc->has_marker;
+    sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
+    bool runs = own != NULL && !own->is_away;
+    gc->is_ending = true;
+    sw_gc_marker_ring(gc);
+    if (runs) sw_gc_go_away(gc, own);
+    sw_os_wake(&gc->running); /* it may wait for other threads, which come to no safepoint */
+    sw_os_lock_release(&gc->lock);
+    if (had) sw_os_thread_join(&gc->marker_thread);
+    sw_os_lock_acquire(&gc->lock);
+    gc->has_marker = gc->is_ending = false;
+    if (runs) sw_gc_come_back(gc, sw_gc_thread_find(gc, sw_gc_here()));
+    sw_os_lock_release(&gc->lock);
+}
+
+/* --- other threads ---------------------------------------------------------------------------- */
+
+void sw_gc_marker_ring(sw_gc *gc) {
+    if (!gc->has_marker) return;
+    __atomic_store_n(&gc->bell, gc->bell + 1, __ATOMIC_RELAXED);
+    sw_os_wake(&gc->bell);
+}
+
+void sw_gc_marker_park(sw_gc *gc) {
+    gc->parks++;
+    while (gc->slice != 0) sw_gc_wait_at(gc, &gc->slice, 1, gc->sleep_ns);
+}
+
+void sw_gc_marker_unpark(sw_gc *gc) {
+    gc->parks--;
+    sw_gc_marker_ring(gc);
+}
+
+bool sw_gc_marker_wait(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
+    bool runs = own != NULL && !own->is_away;
+    if (runs) sw_gc_go_away(gc, own);
+    uint32_t ended = gc->ended;
+    while (gc->ended == ended && gc->phase != SW_GC_IDLE && gc->has_marker && gc->cycle.concurrent)
+        sw_gc_wait_at(gc, &gc->ended, ended, gc->sleep_ns);
+    bool is_done = gc->ended != ended || gc->phase == SW_GC_IDLE;
+    sw_gc_wait_for_world(gc);
+    if (runs) sw_gc_come_back(gc, sw_gc_thread_find(gc, sw_gc_here()));
+    sw_os_lock_release(&gc->lock);
+    return is_done;
+}
+
+void sw_gc_marker_forked(sw_gc *gc) {
+    if (!sw_gc_is_concurrent(gc)) return;
+    gc->has_marker = false;
+    gc->slice = gc->parks = 0;
+    sw_gc_inbox_forked(gc);
+    if (gc->phase == SW_GC_MARKING) sw_gc_phase_give_up(gc);
+}

@@ -1,0 +1,972 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Concurrent marking: four threads change a shared graph while a background thread marks and sweeps,
+ * against a model of it; then what a thread's end, a fork and refused memory do to such a cycle.
+ * SPANWISE_GC_GRAPHS=n sets the number of random graphs; the full form is 100,000. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "collector.h"
+#include "gc/gc.h"
+#include "gc/inbox.h"
+#include "gc/marker_thread.h"
+#include "sanitizer.h"
+#include "spawn.h"
+
+enum { THREADS = 4, OBJECTS = 96, EDGES = 3, ROOTS = 8, KINDS = 5, OPERATIONS = 120 };
+#define LONG_NS 20000000000u
+
+/* --- the graph and its model ------------------------------------------------------------------ */
+
+/* Edges are the words 0, 1 and last of an object; word 2 is its number. "pair" and "late" share a
+ * span class; a "wide" object is scanned in pieces of words. */
+typedef struct kind {
+    const char *name;
+    size_t words, last;
+} kind;
+static const kind kinds[KINDS] = {{"pair", 4, 3},
+                                  {"late", 4, 3},
+                                  {"wide", 200, 190},
+                                  {"page", 1024, 1023},
+                                  {"large", 5120, 5119}};
+
+typedef struct object {
+    uintptr_t *at; /* NULL: unused */
+    uint64_t number;
+    int kind, edges[EDGES]; /* -1: NULL */
+    bool reached;
+    sw_gc_ref weak; /* 0: none */
+} object;
+
+/* The mutex protects the model, and the edges and roots that it describes. No thread comes to a
+ * safepoint while it holds the mutex. */
+static struct graph {
+    pthread_mutex_t mutex;
+    sw_gc *gc;
+    uint32_t types[KINDS];
+    uintptr_t *roots[ROOTS];
+    uintptr_t *made[THREADS]; /* a thread's new object */
+    int root_objects[ROOTS];
+    object objects[OBJECTS];
+    uint64_t numbers;
+    uint64_t frees, cycles;
+} g = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static int pick(uint64_t *random, int n) { return (int)(check_random(random) % (uint64_t)n); }
+
+static uintptr_t *word_of(const object *o, int e) {
+    return o->at + (e == 2 ? kinds[o->kind].last : (size_t)e);
+}
+
+static void reach(void) {
+    int stack[OBJECTS * EDGES + ROOTS], top = 0;
+    for (int i = 0; i < OBJECTS; i++) g.objects[i].reached = false;
+    for (int r = 0; r < ROOTS; r++)
+        if (g.root_objects[r] >= 0) stack[top++] = g.root_objects[r];
+    while (top > 0) {
+        object *o = &g.objects[stack[--top]];
+        if (o->reached) continue;
+        o->reached = true;
+        for (int e = 0; e < EDGES; e++)
+            if (o->edges[e] >= 0) stack[top++] = o->edges[e];
+    }
+}
+
+static void forget(object *o) {
+    if (o->weak != 0) CHECK_EQ(sw_gc_ref_free(g.gc, o->weak), SW_OK);
+    *o = (object){.edges = {-1, -1, -1}};
+}
+
+/* An object that no root reaches is garbage for ever. */
+static int unused(void) {
+    for (int look = 0; look < 2; look++) {
+        for (int i = 0; i < OBJECTS; i++)
+            if (g.objects[i].at == NULL) return i;
+        reach();
+        for (int i = 0; i < OBJECTS; i++)
+            if (!g.objects[i].reached) forget(&g.objects[i]);
+    }
+    return -1;
+}
+
+/* The object is as the model says. */
+static void check_object(const object *o) {
+    CHECK_EQ(o->at[2], o->number);
+    for (int e = 0; e < EDGES; e++) {
+        uintptr_t want = o->edges[e] < 0 ? 0 : (uintptr_t)g.objects[o->edges[e]].at;
+        CHECK_EQ(*word_of(o, e), want);
+    }
+    if (o->weak == 0) return;
+    void *referred = NULL;
+    CHECK_EQ(sw_gc_ref_get(g.gc, o->weak, &referred), SW_OK);
+    CHECK_EQ((uintptr_t)referred, (uintptr_t)o->at);
+}
+
+/* An object that the roots reach; -1: none. */
+static int reachable(uint64_t *random) {
+    int at = g.root_objects[pick(random, ROOTS)];
+    for (int steps = pick(random, 6); steps > 0 && at >= 0; steps--) {
+        check_object(&g.objects[at]);
+        int next = g.objects[at].edges[pick(random, EDGES)];
+        if (next >= 0) at = next;
+    }
+    return at;
+}
+
+static void set_edge(int from, int e, int to) {
+    object *o = &g.objects[from];
+    sw_gc_write(g.gc, word_of(o, e), to < 0 ? NULL : g.objects[to].at);
+    o->edges[e] = to;
+}
+
+static void set_root(int r, int to) {
+    g.roots[r] = to < 0 ? NULL : g.objects[to].at;
+    g.root_objects[r] = to;
+}
+
+/* --- what mutators do ------------------------------------------------------------------------- */
+
+static void add(int t, uint64_t *random) {
+    int kind = pick(random, 20);
+    if (kind >= KINDS) kind %= 3;
+    g.made[t] = sw_gc_new(g.gc, g.types[kind], 1);
+    CHECK(g.made[t] != NULL);
+    pthread_mutex_lock(&g.mutex);
+    int i = unused(), from = reachable(random);
+    if (i >= 0) {
+        object *o = &g.objects[i];
+        *o = (object){.at = g.made[t], .kind = kind, .edges = {-1, -1, -1}, .number = ++g.numbers};
+        for (int e = 0; e < EDGES; e++) CHECK_EQ(*word_of(o, e), 0);
+        o->at[2] = o->number;
+        if (pick(random, 6) == 0) CHECK_EQ(sw_gc_ref_new(g.gc, SW_GC_WEAK, o->at, &o->weak), SW_OK);
+        if (from >= 0 && pick(random, 5) != 0)
+            set_edge(from, pick(random, EDGES), i);
+        else
+            set_root(pick(random, ROOTS), i);
+    }
+    g.made[t] = NULL;
+    pthread_mutex_unlock(&g.mutex);
+}
+
+/* Removes each way to an object, and frees it. */
+static void free_one(int victim) {
+    for (int r = 0; r < ROOTS; r++)
+        if (g.root_objects[r] == victim) set_root(r, -1);
+    reach();
+    for (int i = 0; i < OBJECTS; i++)
+        for (int e = 0; e < EDGES; e++) {
+            if (g.objects[i].edges[e] != victim) continue;
+            if (g.objects[i].reached) set_edge(i, e, -1);
+            g.objects[i].edges[e] = -1;
+        }
+    sw_gc_ref weak = g.objects[victim].weak;
+    uintptr_t *at = g.objects[victim].at;
+    sw_heap_free(sw_gc_heap(g.gc), at);
+    if (weak != 0) {
+        void *referred = at;
+        CHECK_EQ(sw_gc_ref_get(g.gc, weak, &referred), SW_OK);
+        CHECK(referred == NULL);
+    }
+    forget(&g.objects[victim]);
+    g.frees++;
+}
+
+static void change(uint64_t *random) {
+    pthread_mutex_lock(&g.mutex);
+    int what = pick(random, 16), from = reachable(random), to = reachable(random);
+    if (what < 9 && from >= 0)
+        set_edge(from, pick(random, EDGES), what < 7 ? to : -1);
+    else if (what < 13)
+        set_root(pick(random, ROOTS), to);
+    else if (what < 15)
+        set_root(pick(random, ROOTS), -1);
+    else if (from >= 0)
+        free_one(from);
+    pthread_mutex_unlock(&g.mutex);
+}
+
+/* Cycles begin at any time; a few calls work on them with the world stopped. */
+static void drive(uint64_t *random) {
+    switch (pick(random, 24)) {
+    case 0: CHECK_EQ(sw_gc_step(g.gc, 1 + (size_t)pick(random, 40)), SW_OK); break;
+    case 1: CHECK_EQ(sw_gc_collect(g.gc, NULL), SW_OK); break;
+    case 2: (void)sw_gc_finish(g.gc, NULL); break;
+    case 3: (void)sw_gc_abandon(g.gc); break;
+    case 4: CHECK_EQ(sw_gc_wait(g.gc, NULL), SW_OK); break;
+    default: {
+        sw_status status = sw_gc_start(g.gc);
+        CHECK(status == SW_OK || status == SW_STATE);
+    }
+    }
+}
+
+static void mutate(int t, uint64_t *random) {
+    for (int i = 0; i < OPERATIONS && !check_failed(); i++) {
+        int what = pick(random, 64);
+        if (what == 0)
+            drive(random);
+        else if (what < 24)
+            add(t, random);
+        else
+            change(random);
+        sw_gc_safepoint(g.gc);
+    }
+}
+
+/* --- the test of graphs ----------------------------------------------------------------------- */
+
+static pthread_barrier_t begins, ends;
+static unsigned graphs_left;
+
+/* Waits for the others in a blocking region. */
+static void meet(pthread_barrier_t *at) {
+    CHECK_EQ(sw_gc_block(g.gc), SW_OK);
+    (void)pthread_barrier_wait(at);
+    CHECK_EQ(sw_gc_unblock(g.gc), SW_OK);
+}
+
+static void *mutator(void *arg) {
+    int t = (int)(intptr_t)arg;
+    uint64_t random = 100 + (uint64_t)t;
+    CHECK_EQ(sw_gc_join(g.gc, "mutator"), SW_OK);
+    for (;;) {
+        meet(&begins);
+        if (graphs_left == 0) break;
+        mutate(t, &random);
+        meet(&ends);
+    }
+    return NULL;
+}
+
+static int check_known(void *ptr, size_t bytes, uint32_t cls, void *count) {
+    (void)bytes, (void)cls;
+    int known = 0;
+    for (int i = 0; i < OBJECTS; i++) known += g.objects[i].at == ptr && g.objects[i].reached;
+    CHECK_EQ(known, 1);
+    ++*(uint64_t *)count;
+    return 0;
+}
+
+/* A cycle that begins now frees everything that the roots do not reach, and nothing else. */
+static void check_graph(void) {
+    uint64_t left = 0, found = 0;
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_wait(g.gc, NULL), SW_OK);
+    CHECK_EQ(sw_gc_verify(g.gc), SW_OK);
+    CHECK_EQ(sw_gc_start(g.gc), SW_OK);
+    CHECK_EQ(sw_gc_wait(g.gc, &cycle), SW_OK);
+    CHECK_EQ(cycle.concurrent, 1);
+    CHECK_EQ(cycle.given_up, 0);
+    CHECK(cycle.start_stop_ns > 0 && cycle.end_stop_ns > 0 && cycle.end_stops >= 1);
+    reach();
+    for (int i = 0; i < OBJECTS; i++) {
+        left += g.objects[i].reached;
+        if (g.objects[i].reached) check_object(&g.objects[i]);
+    }
+    CHECK_EQ(sw_heap_each_object(sw_gc_heap(g.gc), check_known, &found), 0);
+    CHECK_EQ(found, left);
+    CHECK_EQ(cycle.marked_objects, left);
+    CHECK_EQ(sw_gc_verify(g.gc), SW_OK);
+    CHECK_EQ(sw_heap_verify(sw_gc_heap(g.gc)), SW_OK);
+}
+
+static void choose(uint64_t *random) {
+    sw_gc_pace pace = {.struct_bytes = sizeof pace};
+    if (pick(random, 4) == 0) pace.limit_bytes = 1;
+    CHECK_EQ(sw_gc_set_pace(g.gc, &pace), SW_OK);
+    CHECK_EQ(sw_gc_set_order(g.gc, pick(random, 2) == 0 ? SW_GC_BY_OBJECT : SW_GC_BY_SPAN), SW_OK);
+    unsigned debug = pick(random, 3) == 0 ? SW_GC_CHECKMARK : 0;
+    CHECK_EQ(sw_gc_set_debug(g.gc, debug | SW_GC_CLOBBER), SW_OK);
+    sw_os_lock_acquire(&g.gc->lock);
+    g.gc->slice_work = 1u << pick(random, 11); /* short slices meet more of what mutators do */
+    g.gc->end_work = 1u << pick(random, 8);
+    sw_os_lock_release(&g.gc->lock);
+}
+
+static void begin_graph(void) {
+    uint32_t id;
+    for (int i = 0; i < OBJECTS; i++) g.objects[i] = (object){.edges = {-1, -1, -1}};
+    for (int r = 0; r < ROOTS; r++) set_root(r, -1);
+    memset(g.made, 0, sizeof g.made);
+    g.gc = gc_begin(0);
+    CHECK_EQ(sw_gc_set_concurrent(g.gc, 1), SW_OK);
+    CHECK_EQ(sw_gc_set_stop_ns(g.gc, LONG_NS), SW_OK);
+    for (int k = 0; k < KINDS; k++) {
+        uint64_t map[5120 / 64] = {3};
+        map[kinds[k].last / 64] |= 1ull << kinds[k].last % 64;
+        sw_gc_type type = {kinds[k].name, kinds[k].words * 8, map};
+        CHECK_EQ(sw_gc_add_type(g.gc, &type, &g.types[k]), SW_OK);
+    }
+    CHECK_EQ(sw_gc_add_roots(g.gc, g.roots, sizeof g.roots, &id), SW_OK);
+    CHECK_EQ(sw_gc_add_roots(g.gc, g.made, sizeof g.made, &id), SW_OK);
+}
+
+static void run_graphs(unsigned graphs, uint64_t *random) {
+    pthread_t threads[THREADS];
+    begin_graph();
+    CHECK_EQ(pthread_barrier_init(&begins, NULL, THREADS + 1), 0);
+    CHECK_EQ(pthread_barrier_init(&ends, NULL, THREADS + 1), 0);
+    for (intptr_t t = 0; t < THREADS; t++)
+        CHECK_EQ(pthread_create(&threads[t], NULL, mutator, (void *)t), 0);
+    for (graphs_left = graphs; graphs_left > 0; graphs_left--) {
+        choose(random);
+        meet(&begins);
+        meet(&ends);
+        if (pick(random, 4) == 0)
+            for (int r = 0; r < ROOTS; r++) set_root(r, -1);
+        check_graph();
+        if (check_failed()) exit(1);
+    }
+    meet(&begins);
+    CHECK_EQ(sw_gc_block(g.gc), SW_OK);
+    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
+    CHECK_EQ(sw_gc_unblock(g.gc), SW_OK);
+    g.cycles += gc_last_cycle(g.gc).number;
+    gc_end(g.gc);
+}
+
+static void test_graphs(void) {
+    unsigned graphs = check_rounds("SPANWISE_GC_GRAPHS", UNDER_TSAN ? 60 : 300);
+    uint64_t random = 9;
+    for (unsigned done = 0; done < graphs; done += 100)
+        run_graphs(graphs - done < 100 ? graphs - done : 100, &random);
+    CHECK(g.cycles > graphs && g.frees > graphs);
+    printf("%u graphs, %" PRIu64 " cycles, %" PRIu64 " frees\n", graphs, g.cycles, g.frees);
+}
+
+/* --- one cycle, step by step ------------------------------------------------------------------ */
+
+typedef struct node {
+    struct node *next;
+    uint64_t number;
+} node;
+
+typedef struct fixture {
+    sw_gc *gc;
+    uint32_t type;
+    node *list, *other; /* roots */
+} fixture;
+
+static void start(fixture *f) {
+    memset(f, 0, sizeof *f);
+    f->gc = gc_begin(SW_GC_CLOBBER);
+    CHECK_EQ(sw_gc_set_concurrent(f->gc, 1), SW_OK);
+    CHECK_EQ(sw_gc_set_stop_ns(f->gc, LONG_NS), SW_OK); /* a busy machine delays threads */
+    f->type = gc_type(f->gc, sizeof(node), 1);
+    gc_roots(f->gc, &f->list, sizeof f->list + sizeof f->other);
+}
+
+static void push(fixture *f, uint64_t number) {
+    node *made = sw_gc_new(f->gc, f->type, 1);
+    CHECK(made != NULL);
+    made->number = number;
+    sw_gc_write(f->gc, &made->next, f->list);
+    f->list = made;
+}
+
+static void park(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_marker_park(gc);
+    sw_os_lock_release(&gc->lock);
+}
+
+static void unpark(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_marker_unpark(gc);
+    sw_os_lock_release(&gc->lock);
+}
+
+static sw_gc_cycle wait_for_cycle(sw_gc *gc) {
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_wait(gc, &cycle), SW_OK);
+    CHECK_EQ(sw_gc_current_phase(gc), SW_GC_IDLE);
+    return cycle;
+}
+
+/* Takes the rest of the list away from its first object, before the marker has come. */
+static void hide_rest(fixture *f) {
+    f->other = f->list->next;
+    sw_gc_write(f->gc, &f->list->next, NULL);
+}
+
+static void *hide_and_exit(void *arg) {
+    fixture *f = arg;
+    CHECK_EQ(sw_gc_join(f->gc, "brief"), SW_OK);
+    hide_rest(f);
+    return NULL;
+}
+
+static void test_snapshot(void) {
+    for (int by_thread = 0; by_thread < 2; by_thread++) {
+        fixture f;
+        start(&f);
+        for (uint64_t i = 0; i < 3; i++) push(&f, i);
+        park(f.gc);
+        CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+        CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_MARKING);
+        CHECK_EQ(sw_gc_block(f.gc), SW_OK);
+        if (by_thread) (void)in_thread(hide_and_exit, &f);
+        CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
+        if (!by_thread) hide_rest(&f);
+        unpark(f.gc);
+        sw_gc_cycle cycle = wait_for_cycle(f.gc);
+        CHECK_EQ(cycle.freed_objects, 0);
+        CHECK_EQ(cycle.given_up, 0);
+        CHECK_EQ(f.other->number, 1);
+        CHECK_EQ(f.other->next->number, 0);
+        gc_end(f.gc);
+    }
+}
+
+/* A buffer that is full goes to the inbox; more than a slice takes of it. */
+static void test_full_buffers(void) {
+    enum { NODES = 3 * SW_GC_BUFFER_WORDS };
+    static node *words[NODES];
+    fixture f;
+    start(&f);
+    for (uint64_t i = 0; i < NODES; i++) push(&f, i);
+    park(f.gc);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    for (int i = 0; f.list != NULL; i++) { /* from the first on, so that the chain is cut */
+        node *next = f.list->next;
+        words[i] = f.list;
+        sw_gc_write(f.gc, &f.list->next, NULL);
+        f.list = next;
+    }
+    CHECK(f.gc->inbox.top - f.gc->inbox.base >= 2 * SW_GC_BUFFER_WORDS);
+    unpark(f.gc);
+    sw_gc_cycle cycle = wait_for_cycle(f.gc);
+    CHECK_EQ(cycle.freed_objects, 0); /* all were reachable when the cycle began */
+    for (uint64_t i = 0; i < NODES; i++) CHECK_EQ(words[i]->number, NODES - 1 - i);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK_EQ(wait_for_cycle(f.gc).freed_objects, NODES);
+    gc_end(f.gc);
+}
+
+/* New objects survive, also in spans that the cycle has not met, and in spans that it has. */
+static void test_black(void) {
+    for (int order = 0; order < 2; order++) {
+        fixture f;
+        start(&f);
+        for (uint64_t i = 0; i < 1000; i++) push(&f, i);
+        for (int i = 0; i < 500; i++) f.list = f.list->next;
+        (void)gc_collect(f.gc); /* spans with free slots */
+        CHECK_EQ(sw_gc_set_order(f.gc, order == 0 ? SW_GC_BY_OBJECT : SW_GC_BY_SPAN), SW_OK);
+        park(f.gc);
+        CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+        node *first = f.list;
+        for (uint64_t i = 0; i < 2000; i++) push(&f, 7);
+        node *made = f.list;
+        f.list = first;
+        f.other = made;
+        unpark(f.gc);
+        CHECK_EQ(wait_for_cycle(f.gc).freed_objects, 0);
+        for (int i = 0; i < 2000; i++, made = made->next) CHECK_EQ(made->number, 7);
+        CHECK_EQ((uintptr_t)made, (uintptr_t)first);
+        gc_end(f.gc);
+    }
+}
+
+/* A weak reference brings an object back that only the barrier's inbox can keep. */
+static void test_weak(void) {
+    fixture f;
+    sw_gc_ref ref;
+    void *back = NULL;
+    start(&f);
+    push(&f, 5);
+    CHECK_EQ(sw_gc_ref_new(f.gc, SW_GC_WEAK, f.list, &ref), SW_OK);
+    f.list = NULL;
+    park(f.gc);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK_EQ(sw_gc_ref_get(f.gc, ref, &back), SW_OK);
+    f.other = back;
+    unpark(f.gc);
+    CHECK_EQ(wait_for_cycle(f.gc).cleared_refs, 0);
+    CHECK_EQ(f.other->number, 5);
+    f.other = NULL;
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK_EQ(wait_for_cycle(f.gc).cleared_refs, 1);
+    gc_end(f.gc);
+}
+
+/* A full buffer drops the words of new objects, and then takes the next word. */
+static void test_filtered_buffer(void) {
+    fixture f;
+    start(&f);
+    for (uint64_t i = 0; i < 3; i++) push(&f, i);
+    const sw_gc_buffer *buffer = f.gc->buffers;
+    park(f.gc);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    node *made = sw_gc_new(f.gc, f.type, 1);
+    for (int i = 0; i < 2 * SW_GC_BUFFER_WORDS && buffer->count < SW_GC_BUFFER_WORDS; i++)
+        sw_gc_write(f.gc, &made->next, made);
+    CHECK_EQ(buffer->count, SW_GC_BUFFER_WORDS);
+    hide_rest(&f);
+    CHECK_EQ(buffer->count, 1);
+    unpark(f.gc);
+    CHECK_EQ(wait_for_cycle(f.gc).freed_objects, 0);
+    CHECK_EQ(f.other->number, 1);
+    CHECK_EQ(f.other->next->number, 0);
+    gc_end(f.gc);
+}
+
+/* A stop whose work does not suffice lets mutators run again, a bounded number of times. */
+static void test_many_stops(void) {
+    fixture f;
+    start(&f);
+    for (uint64_t i = 0; i < 2; i++) push(&f, i);
+    f.other = f.list;
+    f.list = NULL;
+    for (uint64_t i = 0; i < 100; i++) push(&f, i);
+    f.gc->end_work = 1;
+    park(f.gc);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    sw_gc_write(f.gc, &f.other->next, NULL); /* finds the thread's buffer */
+    hide_rest(&f);
+    unpark(f.gc);
+    sw_gc_cycle cycle = wait_for_cycle(f.gc);
+    CHECK_EQ(cycle.end_stops, 2); /* the first one finds the rest of the list */
+    CHECK_EQ(cycle.freed_objects, 0);
+    gc_end(f.gc);
+}
+
+/* Adds spans to the list, and begins a cycle whose marking is one slice. In it the thread allocates
+ * grey bits for the new spans, and waits for the heap's lock, which the caller now releases. */
+static void meet_slice(fixture *f, uint64_t *number) {
+    sw_gc *gc = f->gc;
+    CHECK_EQ(sw_gc_set_order(gc, SW_GC_BY_SPAN), SW_OK);
+    gc->slice_work = 1u << 30;
+    for (int i = 0; i < 5000; i++) push(f, (*number)++);
+    park(gc);
+    CHECK_EQ(sw_gc_start(gc), SW_OK);
+    sw_os_lock_acquire(&gc->heap->lock);
+    unpark(gc);
+    while (__atomic_load_n(&gc->slice, __ATOMIC_RELAXED) == 0) sched_yield();
+    sw_os_lock_release(&gc->heap->lock);
+}
+
+/* A call that goes on with the cycle waits for the end of a slice. */
+static void test_slices(void) {
+    fixture f;
+    uint64_t number = 0;
+    start(&f);
+    while (number < 50000) push(&f, number++);
+    for (int n = 0; n < 10; n++) {
+        meet_slice(&f, &number);
+        if (n % 3 == 0) CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
+        CHECK_EQ(sw_gc_step(f.gc, 1), SW_OK);
+        CHECK_EQ(gc_collect(f.gc).marked_objects, number);
+    }
+    for (const node *at = f.list; at != NULL; at = at->next) CHECK_EQ(at->number, --number);
+    gc_end(f.gc);
+}
+
+/* --- ends of a cycle -------------------------------------------------------------------------- */
+
+/* The child has no marker thread: it abandons the cycle, and starts one for the next. */
+static void test_forks(void) {
+    unsigned forks = check_rounds("SPANWISE_GC_FORKS", 40);
+    uint64_t nodes = 0;
+    fixture f;
+    start(&f);
+    while (nodes < 20000) push(&f, nodes++);
+    for (unsigned n = 0; n < forks && !check_failed(); n++) {
+        if (nodes > 40000) { /* a new list */
+            f.list = NULL;
+            for (nodes = 0; nodes < 1000;) push(&f, nodes++);
+            CHECK_EQ(gc_collect(f.gc).marked_objects, nodes);
+        }
+        if (n % 2 == 0) {
+            f.gc->slice_work = 1 + n % 64;
+            CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+            for (unsigned i = 0; i < n % 8; i++) sched_yield();
+        } else {
+            meet_slice(&f, &nodes);
+        }
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(200); /* a hang is a failure, not a wait */
+            sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+            f.other = NULL;
+            push(&f, nodes);
+            CHECK(sw_gc_wait(f.gc, NULL) == SW_OK);
+            CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+            hide_rest(&f);
+            CHECK_EQ(sw_gc_wait(f.gc, &cycle), SW_OK);
+            CHECK_EQ(cycle.given_up, 0);
+            CHECK_EQ(cycle.concurrent, 1);
+            uint64_t number = nodes;
+            for (const node *at = f.other; at != NULL; at = at->next)
+                CHECK_EQ(at->number, --number);
+            CHECK_EQ(number, 0);
+            CHECK_EQ(gc_objects(f.gc), nodes + 1);
+            gc_end(f.gc);
+            _exit(check_failed());
+        }
+        expect_exit_0(child);
+        (void)wait_for_cycle(f.gc);
+    }
+    (void)wait_for_cycle(f.gc);
+    gc_end(f.gc);
+}
+
+/* The end of the collector ends a thread that marks, sweeps, or waits for this one to stop. */
+static void test_end(void) {
+    for (int round = 0; round < 3; round++) {
+        fixture f;
+        start(&f);
+        for (uint64_t i = 0; i < 2000; i++) push(&f, i);
+        CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+        while (round == 1 && !__atomic_load_n(&f.gc->stopping, __ATOMIC_RELAXED)) sched_yield();
+        if (round == 2) sched_yield();
+        CHECK_EQ(sw_gc_destroy(f.gc), SW_OK);
+    }
+}
+
+static bool is_end; /* atomic: a thread of the test is to end */
+
+/* This thread comes to no safepoint: the cycle is abandoned, and the next one is not. */
+static void test_late(void) {
+    fixture f;
+    start(&f);
+    push(&f, 1);
+    CHECK_EQ(sw_gc_set_stop_ns(f.gc, 1000000), SW_OK);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    while (sw_gc_current_phase(f.gc) != SW_GC_IDLE) sched_yield();
+    CHECK_EQ(gc_last_cycle(f.gc).given_up, 1);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    CHECK_EQ(wait_for_cycle(f.gc).given_up, 0);
+    CHECK_EQ(f.list->number, 1);
+    gc_end(f.gc);
+}
+
+/* Comes to no safepoint while a cycle marks, but makes spans. */
+static void *make_spans(void *arg) {
+    fixture *f = arg;
+    CHECK_EQ(sw_gc_join(f->gc, "spans"), SW_OK);
+    while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
+        while (sw_gc_current_phase(f->gc) != SW_GC_IDLE) {
+            uint64_t *made = sw_heap_alloc(sw_gc_heap(f->gc), 100000, 0);
+            CHECK(made != NULL);
+            *made = 7;
+            sw_heap_free(sw_gc_heap(f->gc), made);
+        }
+        sw_gc_safepoint(f->gc);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* A cycle is abandoned while another thread is inside the heap. */
+static void test_abandoned_inside(void) {
+    pthread_t thread;
+    fixture f;
+    start(&f);
+    push(&f, 1);
+    CHECK_EQ(sw_gc_set_stop_ns(f.gc, 1000000), SW_OK);
+    __atomic_store_n(&is_end, false, __ATOMIC_RELEASE);
+    CHECK_EQ(pthread_create(&thread, NULL, make_spans, &f), 0);
+    for (unsigned abandoned = 0; abandoned < 5;) {
+        sw_status status = sw_gc_start(f.gc);
+        CHECK(status == SW_OK || status == SW_BUSY); /* the thread may be late */
+        if (status == SW_OK) abandoned += wait_for_cycle(f.gc).given_up != 0;
+        CHECK_EQ(f.list->number, 1);
+    }
+    __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
+    CHECK_EQ(sw_gc_block(f.gc), SW_OK);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
+    CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
+    gc_end(f.gc);
+}
+
+/* --- refused memory --------------------------------------------------------------------------- */
+
+static void refuse_growth(sw_gc_stack *stack) {
+    stack->reserved = (size_t)(stack->end - stack->base);
+}
+
+/* Objects that do not fit on the stack are found in the last stop. */
+static void test_refused_stack(void) {
+    enum { LEAVES = 20000 };
+    fixture f;
+    start(&f);
+    uint64_t map[LEAVES / 64 + 1];
+    memset(map, 0xFF, sizeof map);
+    map[LEAVES / 64] &= (1ull << LEAVES % 64) - 1;
+    sw_gc_type type = {"fan", LEAVES * 8, map};
+    uint32_t fan;
+    CHECK_EQ(sw_gc_add_type(f.gc, &type, &fan), SW_OK);
+    f.list = sw_gc_new(f.gc, fan, 1);
+    for (int i = 0; i < LEAVES; i++) {
+        node *leaf = sw_gc_new(f.gc, f.type, 1);
+        sw_gc_write(f.gc, (void **)f.list + i, leaf);
+        sw_gc_write(f.gc, &leaf->next, sw_gc_new(f.gc, f.type, 1));
+    }
+    sw_gc_stack whole = f.gc->stack;
+    f.gc->stack.end = f.gc->stack.base + 64;
+    refuse_growth(&f.gc->stack);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    sw_gc_cycle cycle = wait_for_cycle(f.gc);
+    CHECK(cycle.overflows > 0);
+    CHECK_EQ(cycle.given_up, 0);
+    CHECK_EQ(cycle.freed_objects, 0);
+    CHECK_EQ(gc_objects(f.gc), 1 + 2 * LEAVES);
+    f.gc->stack.end = whole.end;
+    f.gc->stack.reserved = whole.reserved;
+    gc_end(f.gc);
+}
+
+/* A value that does not fit into the inbox: the cycle is abandoned. */
+static void test_refused_inbox(void) {
+    fixture f;
+    start(&f);
+    for (uint64_t i = 0; i < 3; i++) push(&f, i);
+    sw_gc_stack whole = f.gc->inbox;
+    refuse_growth(&f.gc->inbox);
+    park(f.gc);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    f.gc->inbox.top = f.gc->inbox.end; /* words of NULL */
+    memset(f.gc->inbox.base, 0, (size_t)((char *)f.gc->inbox.end - (char *)f.gc->inbox.base));
+    hide_rest(&f);
+    unpark(f.gc);
+    sw_gc_cycle cycle = wait_for_cycle(f.gc);
+    CHECK_EQ(f.other->number, 1);
+    CHECK_EQ(f.other->next->number, 0);
+    f.gc->inbox.reserved = whole.reserved;
+    CHECK_EQ(cycle.given_up, 1);
+    CHECK_EQ(cycle.freed_objects, 0);
+    gc_end(f.gc);
+}
+
+/* A thread without a buffer uses the inbox. */
+static void test_refused_buffer(void) {
+    fixture f;
+    start(&f);
+    for (uint64_t i = 0; i < 3; i++) push(&f, i);
+    __atomic_store_n(&f.gc->buffers->at, 1, __ATOMIC_RELAXED); /* another's */
+    park(f.gc);
+    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    hide_rest(&f);
+    CHECK_EQ(f.gc->inbox.top - f.gc->inbox.base, 1);
+    unpark(f.gc);
+    CHECK_EQ(wait_for_cycle(f.gc).freed_objects, 0);
+    CHECK_EQ(f.other->number, 1);
+    gc_end(f.gc);
+}
+
+/* No address space is left for the stack of a thread. */
+static void refuse_threads(bool on) {
+    static size_t usual;
+    pthread_attr_t attributes;
+    CHECK_EQ(pthread_getattr_default_np(&attributes), 0);
+    if (on) CHECK_EQ(pthread_attr_getstacksize(&attributes, &usual), 0);
+    CHECK_EQ(pthread_attr_setstacksize(&attributes, on ? (size_t)1 << 46 : usual), 0);
+    CHECK_EQ(pthread_setattr_default_np(&attributes), 0);
+    (void)pthread_attr_destroy(&attributes);
+}
+
+static void test_refused_thread(void) {
+    sw_gc *gc = gc_begin(0);
+    refuse_threads(true);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 1), SW_NOMEM);
+    CHECK(strstr(sw_last_error()->message, "refuses a thread") != NULL);
+    CHECK_EQ(sw_gc_start(gc), SW_OK); /* cycles stop the world */
+    CHECK_EQ(gc_finish(gc).concurrent, 0);
+    refuse_threads(false);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 1), SW_OK);
+    CHECK_EQ(sw_gc_start(gc), SW_OK);
+    CHECK_EQ(wait_for_cycle(gc).concurrent, 1);
+    gc_end(gc);
+}
+
+/* In the child of a fork the thread is refused: a call says so, and a pace stops the world. */
+static void test_refused_in_child(void) {
+    fixture f;
+    start(&f);
+    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
+    CHECK_EQ(sw_gc_set_pace(f.gc, &pace), SW_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        refuse_threads(true);
+        CHECK_EQ(sw_gc_start(f.gc), SW_NOMEM);
+        for (int i = 0; i < 400000; i++) CHECK(sw_gc_new(f.gc, f.type, 1) != NULL);
+        CHECK(gc_last_cycle(f.gc).number >= 1);
+        CHECK_EQ(gc_last_cycle(f.gc).concurrent, 0);
+        gc_end(f.gc);
+        _exit(check_failed());
+    }
+    expect_exit_0(child);
+    gc_end(f.gc);
+}
+
+/* --- the pace and the options ----------------------------------------------------------------- */
+
+static void test_pace(void) {
+    fixture f;
+    start(&f);
+    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
+    CHECK_EQ(sw_gc_set_pace(f.gc, &pace), SW_OK);
+    for (int i = 0; i < 2000000; i++) CHECK(sw_gc_new(f.gc, f.type, 1) != NULL);
+    sw_gc_cycle cycle = wait_for_cycle(f.gc);
+    CHECK(cycle.number >= 3);
+    CHECK_EQ(cycle.concurrent, 1);
+    CHECK(gc_objects(f.gc) < 1000000); /* 16 bytes each: at most two triggers of 4 MiB, and more */
+    gc_end(f.gc);
+}
+
+static int handled; /* atomic */
+
+static void on_signal(int number) {
+    (void)number;
+    __atomic_store_n(&handled, 1, __ATOMIC_RELAXED);
+}
+
+/* Signals of the program do not run in the marker thread. */
+static void test_signals(void) {
+    sigset_t usr1, usual;
+    fixture f;
+    start(&f);
+    (void)sigemptyset(&usr1);
+    (void)sigaddset(&usr1, SIGUSR1);
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &usr1, &usual), 0);
+    CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
+    CHECK_EQ(kill(getpid(), SIGUSR1), 0);
+    (void)usleep(20000);
+    CHECK_EQ(__atomic_load_n(&handled, __ATOMIC_RELAXED), 0);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &usual, NULL), 0);
+    CHECK_EQ(__atomic_load_n(&handled, __ATOMIC_RELAXED), 1);
+    gc_end(f.gc);
+}
+
+static void *use_heap(void *gc) {
+    sw_heap_free(sw_gc_heap(gc), sw_heap_alloc(sw_gc_heap(gc), 16, 0));
+    return NULL;
+}
+
+static void test_options(void) {
+    sw_gc *gc = gc_begin(0);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 2), SW_INVALID);
+    CHECK_EQ(sw_gc_set_concurrent(NULL, 1), SW_INVALID);
+    CHECK_EQ(sw_gc_wait(gc, NULL), SW_OK); /* no cycle is running */
+    CHECK_EQ(sw_gc_start(gc), SW_OK);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 1), SW_STATE);
+    CHECK_EQ(sw_gc_wait(gc, NULL), SW_OK); /* there is no thread: the call finishes the cycle */
+    CHECK_EQ(sw_gc_current_phase(gc), SW_GC_IDLE);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 1), SW_OK);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 1), SW_OK);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 0), SW_OK);
+    CHECK(!gc->has_marker);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 1), SW_OK);
+    (void)in_thread(use_heap, gc); /* it has joined, and left */
+    CHECK_EQ(gc->joined, 1);
+    gc_end(gc);
+}
+
+static bool has_joined; /* atomic */
+
+static void *stop_late(void *gc) {
+    CHECK_EQ(sw_gc_join(gc, "late"), SW_OK);
+    __atomic_store_n(&has_joined, true, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&((sw_gc *)gc)->stopping, __ATOMIC_RELAXED)) sched_yield();
+    (void)usleep(1000);
+    sw_gc_safepoint(gc);
+    return NULL;
+}
+
+/* After the marker thread has ended, a stop waits for other threads as before. */
+static void test_back_to_stops(void) {
+    pthread_t thread;
+    sw_gc *gc = gc_begin(0);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 1), SW_OK);
+    CHECK_EQ(sw_gc_set_concurrent(gc, 0), SW_OK);
+    CHECK_EQ(sw_gc_set_stop_ns(gc, LONG_NS), SW_OK);
+    CHECK_EQ(pthread_create(&thread, NULL, stop_late, gc), 0);
+    while (!__atomic_load_n(&has_joined, __ATOMIC_ACQUIRE)) sched_yield();
+    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
+    CHECK_EQ(sw_gc_block(gc), SW_OK);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+    gc_end(gc);
+}
+
+/* --- large objects ---------------------------------------------------------------------------- */
+
+static void *collect_on(void *arg) {
+    fixture *f = arg;
+    while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
+        sw_status status = sw_gc_start(f->gc);
+        CHECK(status == SW_OK || status == SW_STATE);
+        CHECK_EQ(sw_gc_wait(f->gc, NULL), SW_OK);
+    }
+    return NULL;
+}
+
+/* An object without type grows in place while it is scanned, by realloc, and never shrinks. */
+static void test_growing(void) {
+    enum { STEPS = 200, STEP_WORDS = 4096 };
+    pthread_t thread;
+    fixture f;
+    start(&f);
+    sw_heap *heap = sw_gc_heap(f.gc);
+    __atomic_store_n(&is_end, false, __ATOMIC_RELEASE);
+    CHECK_EQ(pthread_create(&thread, NULL, collect_on, &f), 0);
+    unsigned in_place = 0;
+    for (int round = 0; round < 4; round++) {
+        uintptr_t **words = sw_heap_alloc(heap, STEP_WORDS * 8, SW_SCAN | SW_ZERO);
+        size_t count = STEP_WORDS;
+        f.other = (node *)words;
+        for (int i = 1; i <= STEPS; i++, count += STEP_WORDS) {
+            node *made = sw_gc_new(f.gc, f.type, 1);
+            made->number = (uint64_t)i;
+            sw_gc_write(f.gc, &words[count - 1], made);
+            size_t bytes = (count + STEP_WORDS) * 8;
+            uintptr_t **grown = sw_heap_realloc(heap, words, bytes, SW_SCAN | SW_ZERO);
+            CHECK(grown != NULL);
+            in_place += grown == words;
+            words = grown;
+            f.other = (node *)words;
+            sw_gc_safepoint(f.gc);
+        }
+        for (int i = 1; i <= STEPS; i++)
+            CHECK_EQ(((node *)words[i * STEP_WORDS - 1])->number, (uint64_t)i);
+    }
+    CHECK(in_place > 0);
+    __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
+    CHECK_EQ(sw_gc_block(f.gc), SW_OK);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
+    gc_end(f.gc);
+}
+
+int main(void) {
+    test_options();
+    test_snapshot();
+    test_full_buffers();
+    test_black();
+    test_weak();
+    test_filtered_buffer();
+    test_many_stops();
+    test_slices();
+    test_end();
+    test_late();
+    test_abandoned_inside();
+    test_refused_stack();
+    test_refused_inbox();
+    test_refused_buffer();
+    test_pace();
+    test_signals();
+    test_back_to_stops();
+    test_growing();
+    test_graphs();
+    if (!UNDER_TSAN) {
+        test_forks();
+        test_refused_thread();
+        test_refused_in_child();
+    }
+    return check_result();
+}
