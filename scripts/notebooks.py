@@ -107,8 +107,16 @@ def limit_seconds(book: Any) -> int:
     return int(book.metadata.get("spanwise", {}).get("limit_seconds", LIMIT_SECONDS))
 
 
+def answer_check(path: Path) -> Any:
+    """Return a cell that compares the answer with the notebook's data."""
+    number, script = path.name[:2], str(ROOT / "scripts/notebook_answers.py")
+    return nbformat.v4.new_code_cell(
+        f"import runpy\n\nrunpy.run_path({script!r})['check']({number!r}, dict(globals()))"
+    )
+
+
 def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> Any:
-    """Run a notebook in a fresh kernel; return it with its outputs.
+    """Run a notebook in a fresh kernel and check its answer; return it with its outputs.
 
     Args:
         path: of the notebook.
@@ -116,12 +124,15 @@ def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> An
         folder: the working folder; None: a new empty one.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: a cell failed.
+        nbclient.exceptions.CellExecutionError: a cell failed, or the answer says what the data
+            does not (notebook_answers.py).
         nbclient.exceptions.CellTimeoutError: a cell exceeded the time limit.
     """
     from nbclient import NotebookClient  # noqa: PLC0415  stripping needs no kernel
 
     book = read(path)
+    if path.parent == FOLDER:
+        book.cells.append(answer_check(path))
     limit = limit_seconds(book)
     names = ("MPLBACKEND", SMALL)  # the kernel has its own backend
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -141,6 +152,8 @@ def execute(path: Path, *, full: bool = False, folder: Path | None = None) -> An
     finally:
         os.environ.pop(SMALL, None)
         os.environ.update(before)
+    if path.parent == FOLDER:
+        book.cells.pop()
     return book
 
 

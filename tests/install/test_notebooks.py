@@ -35,6 +35,7 @@ def _script(name: str) -> ModuleType:
 
 
 SCRIPT: Any = _script("notebooks")
+ANSWERS: Any = _script("notebook_answers")
 SOURCES: list[Path] = SCRIPT.sources()
 
 
@@ -103,6 +104,33 @@ def check_run(book: Any) -> None:
     widgets = importlib.util.find_spec("anywidget") is not None
     assert sum(WIDGET in data for data in shown) == widgets
     assert len(shown) <= 3
+
+
+def test_an_answer_that_the_data_refutes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another number, a number or a comparison that nothing supports, and a sentence too many."""
+    monkeypatch.setitem(ANSWERS.ANSWERS, "00", lambda n: iter([[f"{max(n.data)} is the most"]]))
+    names: dict[str, Any] = {"data": [3, 7], "answer": "Of these 7 is the most."}
+    ANSWERS.check("00", names)
+    for answer in (
+        "Of these 3 is the most.",
+        "Of 2 values 7 is the most.",
+        "Of these 7 is the most, 3 is less.",
+        "Of these 7 is the most. That is a fact.",
+    ):
+        with pytest.raises(AssertionError):
+            ANSWERS.check("00", {**names, "answer": answer})
+
+
+def test_a_notebook_with_a_wrong_answer_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SOURCES[0].read_text(encoding="utf-8")
+    assert text.count("wasted.") == 1
+    path = tmp_path / SOURCES[0].name
+    path.write_text(text.replace("wasted.", "wasted, 3 more."), encoding="utf-8")
+    monkeypatch.setattr(SCRIPT, "FOLDER", tmp_path)
+    with pytest.raises(nbclient.exceptions.CellExecutionError, match="nothing supports"):
+        SCRIPT.execute(path)
 
 
 def _book(tmp_path: Path, source: str, limit: int = 60) -> Path:
