@@ -91,7 +91,7 @@ static void yield(sw_gc *gc) {
 }
 
 static void sweep(sw_gc *gc) {
-    sw_gc_phase_sweep_behind(gc, SWEPT_WORDS);
+    sw_gc_phase_sweep_concurrently(gc, SWEPT_WORDS);
     yield(gc);
 }
 

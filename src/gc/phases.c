@@ -174,9 +174,9 @@ static bool purge(sw_gc *gc, bool whole) {
     return sw_gc_stack_purge(&gc->stack, whole) && sw_gc_stack_purge(&gc->inbox, whole);
 }
 
-void sw_gc_phase_sweep_behind(sw_gc *gc, int64_t work) {
+void sw_gc_phase_sweep_concurrently(sw_gc *gc, int64_t work) {
     uint64_t begin = gc->clock();
-    bool done = purge(gc, false) && sw_gc_sweep_behind(gc, work);
+    bool done = purge(gc, false) && sw_gc_sweep_concurrently(gc, work);
     gc->cycle.sweep_ns += gc->clock() - begin;
     if (!done) return;
     enter_phase(gc, SW_GC_IDLE);

@@ -13,7 +13,7 @@ void sw_gc_phase_begin(sw_gc *gc, bool concurrent);
  * has run since the cycle began. SW_STATE: SW_GC_CHECKMARK has found an error. */
 sw_status sw_gc_phase_step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact);
 /* Sweeps while other threads run; may end the cycle. */
-void sw_gc_phase_sweep_behind(sw_gc *gc, int64_t work);
+void sw_gc_phase_sweep_concurrently(sw_gc *gc, int64_t work);
 /* Abandons a marking cycle, while no slice runs. Other threads may run: their hooks read the phase
  * under the same lock. */
 void sw_gc_phase_give_up(sw_gc *gc);

@@ -104,19 +104,19 @@ bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work) {
 /* --- in the background ------------------------------------------------------------------------ */
 
 /* Under the heap's lock, which keeps the record and the owner. */
-static uint32_t sweep_id_behind(sw_gc *gc, uint32_t id) {
+static uint32_t sweep_id_concurrently(sw_gc *gc, uint32_t id) {
     swept_span made;
     if (!claim_span(gc, id, &made)) return 0;
     if ((gc->debug & SW_GC_CLOBBER) != 0) clobber(&made);
-    count(gc, &made, sw_sweep_behind(gc->heap, made.span, made.marks));
+    count(gc, &made, sw_sweep_concurrently(gc->heap, made.span, made.marks));
     return made.words;
 }
 
-bool sw_gc_sweep_behind(sw_gc *gc, int64_t work) {
+bool sw_gc_sweep_concurrently(sw_gc *gc, int64_t work) {
     sw_heap *heap = gc->heap;
     sw_os_lock_acquire(&heap->lock);
     while (work > 0 && !sw_gc_span_cursor_at_end(&gc->sweep))
-        work -= 1 + sweep_id_behind(gc, sw_gc_span_cursor_next(heap, &gc->sweep));
+        work -= 1 + sweep_id_concurrently(gc, sw_gc_span_cursor_next(heap, &gc->sweep));
     sw_reclaim_unlock(heap);
     return sw_gc_span_cursor_at_end(&gc->sweep);
 }

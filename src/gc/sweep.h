@@ -10,7 +10,7 @@
  * swept. */
 bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work);
 /* The same in the background, while other threads run; purges no pages. */
-bool sw_gc_sweep_behind(sw_gc *gc, int64_t work);
+bool sw_gc_sweep_concurrently(sw_gc *gc, int64_t work);
 /* Sweeps a span owned by the cache, unless it is swept. */
 void sw_gc_sweep_own(sw_gc *gc, sw_cache *cache, sw_span *span);
 /* Sweeps some spans of the cache and some central ones. Other threads may be inside the heap. True:

@@ -48,7 +48,7 @@ sw_swept sw_sweep_unowned(sw_heap *heap, sw_span *span, const uint64_t *marks) {
 }
 
 /* An owned span keeps its owner while the heap's lock is held, and the owner does not close. */
-sw_swept sw_sweep_behind(sw_heap *heap, sw_span *span, const uint64_t *marks) {
+sw_swept sw_sweep_concurrently(sw_heap *heap, sw_span *span, const uint64_t *marks) {
     bool owned = !sw_span_is_large(span) && sw_span_owner(span) != NULL;
     return owned ? sweep_remote(heap, span, marks) : sw_sweep_unowned(heap, span, marks);
 }

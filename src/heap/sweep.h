@@ -13,6 +13,6 @@ sw_swept sw_sweep_span(sw_cache *cache, sw_span *span, const uint64_t *marks);
 sw_swept sw_sweep_unowned(sw_heap *heap, sw_span *span, const uint64_t *marks);
 /* The same under the heap's lock, for any span, while caches run: every slot that is free has its
  * bit in `marks`. */
-sw_swept sw_sweep_behind(sw_heap *heap, sw_span *span, const uint64_t *marks);
+sw_swept sw_sweep_concurrently(sw_heap *heap, sw_span *span, const uint64_t *marks);
 
 #endif
