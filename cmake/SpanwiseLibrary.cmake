@@ -128,8 +128,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   endif()
   spanwise_sources(record_sources "trace/*" "recorder/*")
   spanwise_preload(record ${record_sources})
-  set_source_files_properties(src/recorder/malloc.c PROPERTIES COMPILE_OPTIONS
-                              -foptimize-sibling-calls)
+  target_compile_options(spanwise_record PRIVATE -foptimize-sibling-calls) # see recorder/malloc.c
   spanwise_sources(malloc_sources "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*"
                    "inspect/*" "guard/*" "preload/*")
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")

@@ -387,13 +387,15 @@ SW_API size_t sw_gc_finalize(sw_gc *gc, size_t most);
 /* --- events ----------------------------------------------------------------------------------- */
 
 /* Activities of the collector as time intervals. They nest: a cycle contains assists, an assist its
- * pauses, and a pause its marking and sweeping. */
+ * pauses, and a pause its marking and sweeping. A background thread (sw_gc_set_concurrent) marks and
+ * sweeps in parts outside of pauses. */
 typedef enum sw_gc_event_kind {
     /* From the start of a cycle to its end, including mutator time. */
     SW_GC_EVENT_CYCLE = 0,
     SW_GC_EVENT_PAUSE = 1, /* a call worked on the cycle: the world was stopped */
     SW_GC_EVENT_MARK = 2,  /* a part of marking; the first one scans the roots */
-    /* A part of sweeping: in a call that works on the cycle, or lazily in an allocation. */
+    /* A part of sweeping: in a call that works on the cycle, lazily in an allocation, or by the
+     * background thread. */
     SW_GC_EVENT_SWEEP = 3,
     SW_GC_EVENT_ASSIST = 4,   /* sw_gc_new worked on a cycle before it allocated */
     SW_GC_EVENT_WAIT = 5,     /* from the stop request until the last joined thread stopped */

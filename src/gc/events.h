@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events: activities of the collector with their times, in a ring while the program records them.
- * Callers: cycle, stop, hooks, finalizer, collector. */
+ * Callers: cycle, phases, marker_thread, stop, hooks, finalizer,
+ * collector. */
 #ifndef SW_GC_EVENTS_H
 #define SW_GC_EVENTS_H
 

@@ -23,7 +23,7 @@ enum { KEPT_WORDS = 1024, TRIES = 64, SWEPT_WORDS = 64 };
 static bool mark_slice(sw_gc *gc) {
     sw_gc_marker marker;
     uintptr_t words[KEPT_WORDS];
-    uint64_t begin = gc->clock();
+    uint64_t begin = gc->clock(), noted = sw_gc_events_now(gc);
     size_t count = sw_gc_inbox_take(gc, words, KEPT_WORDS);
     sw_gc_marker_start(&marker, gc, gc->slice_work);
     marker.is_concurrent = true;
@@ -34,6 +34,7 @@ static bool mark_slice(sw_gc *gc) {
     __atomic_store_n(&gc->slice, 0, __ATOMIC_RELAXED);
     sw_gc_marker_end(&marker);
     gc->cycle.mark_ns += gc->clock() - begin;
+    sw_gc_events_note(gc, SW_GC_EVENT_MARK, noted);
     if (gc->stopping != 0 || gc->parks != 0) sw_os_wake(&gc->slice);
     return empty && sw_gc_inbox_is_empty(gc);
 }

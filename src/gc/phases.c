@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "gc/checkmark.h"
 #include "gc/conservative.h"
+#include "gc/events.h"
 #include "gc/finalizer.h"
 #include "gc/inbox.h"
 #include "gc/mark.h"
@@ -175,12 +176,14 @@ static bool purge(sw_gc *gc, bool whole) {
 }
 
 void sw_gc_phase_sweep_concurrently(sw_gc *gc, int64_t work) {
-    uint64_t begin = gc->clock();
+    uint64_t begin = gc->clock(), noted = sw_gc_events_now(gc);
     bool done = purge(gc, false) && sw_gc_sweep_concurrently(gc, work);
     gc->cycle.sweep_ns += gc->clock() - begin;
+    sw_gc_events_note(gc, SW_GC_EVENT_SWEEP, noted);
     if (!done) return;
     enter_phase(gc, SW_GC_IDLE);
     end_cycle(gc);
+    sw_gc_events_note(gc, SW_GC_EVENT_CYCLE, gc->began_ns);
 }
 
 sw_status sw_gc_phase_step(sw_gc *gc, sw_cache *cache, int64_t work, bool exact) {

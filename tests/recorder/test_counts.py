@@ -288,8 +288,9 @@ def test_parts_of_the_peak(
     }
     total = malloced + mapped
     # Growth since the last reading, and libc's own pages. What other threads allocate while one
-    # reads counts as mapped; if their open blocks were not marked, nearly all would.
-    missed = parts["peak"] / MIB / 16 + 2 if what != "threads" else total / 2
+    # reads counts as mapped, on a busy machine half of it; if their open blocks were not marked,
+    # nearly all would.
+    missed = parts["peak"] / MIB / 16 + 2 if what != "threads" else total * 3 / 4
     assert abs(parts["malloc"] / MIB - malloced) < missed, parts
     assert abs(parts["mapped"] / MIB - mapped) < missed, parts
     assert parts["malloc"] + parts["mapped"] > (total - missed) * MIB

@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from spanwise import _lib
+from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Count, Life, Made, Owner, array_at, refuse_views
 from spanwise.arenas.chunks import SharedChunks
@@ -105,7 +105,8 @@ class Arena(SharedChunks, Owner):
             mode: "auto" takes objects from the heap if a chunk is refused, "force" raises then;
                 "off": each is malloc's, for memory checkers; "default": as SPANWISE_ARENA says.
             chunk_bytes: size of a chunk, a power of two from 4096 to 2^30.
-            limit_bytes: limit of the bytes of all chunks; None: no limit.
+            limit_bytes: limit of the bytes of all chunks; None: no limit. Objects above a
+                quarter of a chunk may be objects of the heap, which do not count.
             safe: an access to the arena's memory after reset or close faults with a report, even
                 from C code.
             tag: name of the arena in reports and in an ArenaTracker; tags are never freed.
@@ -364,7 +365,7 @@ class Arena(SharedChunks, Owner):
                 return "<Arena, closed>"
             stats = self.stats()
         used = f"{stats.used_bytes:,} of {stats.chunk_bytes:,} B used"
-        return f"<Arena of {stats.chunks} chunks, {used}>"
+        return f"<Arena of {_format.plural(stats.chunks, 'chunk')}, {used}>"
 
 
 def _plain(dtype: DTypeLike) -> np.dtype[Any]:

@@ -60,9 +60,14 @@ SHORT_SOURCES = (
     *("inspect/map.c", "inspect/ledger.c", "inspect/walk.c", "heap/misuse.c", "heap/heap.c"),
     *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
     *("page/space.c", "base/fail.c", "os/linux/thread_state.c", "guard/guard.c", "guard/empty.c"),
-    *("guard/sample.c", "guard/report.c", "guard/fault.c"),
+    *("guard/sample.c", "guard/report.c", "guard/fault.c", "guard/resize.c", "guard/object.c"),
+    *("heap/close.c", "heap/cache.c", "heap/registry.c"),
 )
-"""Code that runs once, or only in tracked heaps, is compiled for size to reduce RSS."""
+"""Code that runs at the start or end of processes and threads, or only in tracked heaps, is
+compiled for size to reduce RSS."""
+NO_TABLES_FLAG = "-fno-asynchronous-unwind-tables"
+NO_TABLES_SOURCES = ("preload/report.c", "preload/json.c", "preload/options.c")
+"""No recorded call stack passes through these, so they have no unwind tables."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     *("-Wl,-z,defs", "-Wl,-z,nodelete"),
@@ -333,6 +338,7 @@ def compile_all(
     for path, to in zip(files, made, strict=True):
         name = f"{path.parent.name}/{path.name}"
         own = [SHORT_FLAG] if name in SHORT_SOURCES else []
+        own += [NO_TABLES_FLAG] if name in NO_TABLES_SOURCES else []
         words = [*compiler.words, *COMMON_FLAGS, *flags, *own, "-c", path, "-o", to]
         steps.append(Step(words, f"compiling {name}"))
     run_steps(steps, jobs)

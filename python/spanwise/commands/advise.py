@@ -43,18 +43,23 @@ def add_advise(commands: SubParsers) -> None:
         action="store_true",
         help="also run the recorded command again, here, under each installed allocator",
     )
+    parser.add_argument(
+        "--ignore-output",
+        action="store_true",
+        help="with --bench: the output may differ from run to run",
+    )
     _options.add_valid_prefix_option(parser)
     _options.add_placement_options(parser.add_argument_group("placement"))
 
 
-def _bench(recording: Recording) -> BenchResult:
+def _bench(recording: Recording, ignore_output: bool) -> BenchResult:
     """Run the recorded command under each installed allocator, in five rounds."""
     if not recording.arguments:
         raise InvalidError(f"{recording.name}: --bench: the recording has no command; omit it")
     allocators = list(EVERYBODY)
     if recording.allocator == "glibc" and recording.summary.threads > 1:
         allocators.append(ONE_ARENA)
-    return bench([case_of(recording.arguments)], allocators)
+    return bench([case_of(recording.arguments)], allocators, ignore_output=ignore_output)
 
 
 def run_advise(options: argparse.Namespace) -> int:
@@ -67,7 +72,7 @@ def run_advise(options: argparse.Namespace) -> int:
         names = list(dict.fromkeys((*names, recording.allocator)))
     fitted = optimize(recording) if options.fit and recording.events else None
     peers = compare_peers(recording, names) if names and recording.events else None
-    runs = _bench(recording) if options.bench else None
+    runs = _bench(recording, options.ignore_output) if options.bench else None
     found = recording.advice(table, fitted=fitted, peers=peers, runs=runs, options=heap)
     if options.json:
         print_json(found.to_dict())

@@ -109,7 +109,7 @@ class Cycle(Result):
             f"cycle {self.number}: {_format.size(self.marked_bytes)} live in {self.marked_objects}"
             f" objects, {_format.size(self.freed_bytes)} freed of {self.freed_objects}; marked in"
             f" {mark}, swept in {swept}, longest of"
-            f" {self.steps} calls {longest}{end}"
+            f" {_format.plural(self.steps, 'call')} {longest}{end}"
         )
 
 

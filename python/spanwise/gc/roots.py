@@ -72,7 +72,7 @@ class RootRange(_Words):
             raise StateError("the range of roots is closed; make another")
 
     def close(self) -> None:
-        """Make the words roots no more; a second call does nothing."""
+        """Stop treating the words as roots; a second call does nothing."""
         life, self._life = self._life, None
         if life is not None:
             life.end()

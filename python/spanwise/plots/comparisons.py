@@ -255,6 +255,6 @@ def lanes(rows: AnyRows, mutator: AnyRows, ax: Axes | None = None) -> Axes:
 
 def _time_axis(ax: Axes, times_ns: NDArray[Any], what: str) -> int:
     """Label the time axis in a unit for the longest time; return the unit's nanoseconds."""
-    scale, unit = time_scale_of(float(np.max(times_ns, initial=1)))
+    scale, unit = time_scale_of(float(np.max(times_ns, initial=1)), ax.xaxis)
     ax.set_xlabel(f"{what}, {unit}")
     return scale

@@ -120,7 +120,7 @@ def timeline(samples: AnyRows, ax: Axes | None = None, *, title: str = "") -> Ax
     own = ax is None
     ax = ax or new_axes(height=4.4)
     x = _over_time(samples, ax)
-    scale, unit = scale_of(float(samples["held_bytes"].max(initial=0)))
+    scale, unit = scale_of(float(samples["held_bytes"].max(initial=0)), ax.yaxis)
     used = samples["held_bytes"] - samples["free_page_bytes"]
     below = np.zeros(len(samples))
     for top, label, colour, hatch in (
@@ -156,7 +156,8 @@ def replays(rows: Sequence[Replay], ax: Axes | None = None) -> Axes:
     """
     own = ax is None
     ax = ax or new_axes(height=4.4)
-    scale, unit = scale_of(float(max(row.samples["rss_bytes"].max(initial=0) for row in rows)))
+    most = max(row.samples["rss_bytes"].max(initial=0) for row in rows)
+    scale, unit = scale_of(float(most), ax.yaxis)
     for i, row in enumerate(rows):
         x = _over_time(row.samples, ax)
         line = LINES[i % len(LINES)]
@@ -184,7 +185,7 @@ def _over_time(samples: AnyRows, ax: Axes) -> NDArray[Any]:
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         places: NDArray[Any] = samples["op"]
     else:
-        scale, unit = time_scale_of(float(times[-1]))
+        scale, unit = time_scale_of(float(times[-1]), ax.xaxis)
         ax.set_xlabel(f"time of the recording, {unit}")
         places = times / scale
     if len(places) > 1:

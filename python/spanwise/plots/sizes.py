@@ -19,6 +19,7 @@ from spanwise.plots.style import (
     scale_of,
 )
 from spanwise.results.rows import AnyRows
+from spanwise.tables.table import as_tables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,21 +30,25 @@ if TYPE_CHECKING:
 
 @picture
 def waste(
-    tables: Sequence[SizeClassTable], ax: Axes | None = None, *, largest_bytes: int | None = None
+    tables: Sequence[SizeClassTable | str],
+    ax: Axes | None = None,
+    *,
+    largest_bytes: int | None = None,
 ) -> Axes:
     """Draw the waste of each size, in percent of its slot, under one or more tables.
 
     Args:
-        tables: the tables.
+        tables: the tables, or their names.
         ax: where to draw; None makes a new figure.
         largest_bytes: the last size; None: the largest class of all tables.
     """
     ax = ax or new_axes()
-    most = largest_bytes or max(table.largest_bytes for table in tables)
+    made = as_tables(tables)
+    most = largest_bytes or max(table.largest_bytes for table in made)
     sizes = np.arange(1, most + 1)
-    for i, table in enumerate(tables):
+    for i, table in enumerate(made):
         rounded = table.round_up(sizes)
-        first = i == 0 and len(tables) > 1
+        first = i == 0 and len(made) > 1
         ax.plot(
             sizes,
             100 * (rounded - sizes) / rounded,
@@ -57,8 +62,8 @@ def waste(
     ax.xaxis.set_major_formatter(lambda value, _: _format.size(value).replace(".0", ""))
     ax.set_xlabel("requested size")
     ax.set_ylabel("waste, % of the slot")
-    ax.set_title(f"round-up of each size under {', '.join(table.name for table in tables)}")
-    if len(tables) > 1:
+    ax.set_title(f"round-up of each size under {', '.join(table.name for table in made)}")
+    if len(made) > 1:
         ax.legend()
     return ax
 

@@ -25,6 +25,7 @@ from spanwise.results.files import check_output, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 
 _P = ParamSpec("_P")
@@ -174,14 +175,30 @@ def part_bars(
     ax.barh(places, lengths, height, **looks, **options)
 
 
-def time_scale_of(most_ns: float) -> tuple[int, str]:
-    """Return the unit for times up to `most_ns`: its nanoseconds and name."""
-    return next((scale, name) for scale, name in _TIMES if most_ns >= 2 * scale or scale == 1)
+def time_scale_of(most_ns: float, axis: Axis | None = None) -> tuple[int, str]:
+    """Return the unit for times up to `most_ns`, or that of the axis: its nanoseconds and name."""
+    return _unit_of(most_ns, _TIMES, axis)
 
 
-def scale_of(most: float) -> tuple[int, str]:
-    """Return the unit for values up to `most` bytes: its bytes and name."""
-    return next((scale, name) for scale, name in _SIZES if most >= 2 * scale or scale == 1)
+def scale_of(most: float, axis: Axis | None = None) -> tuple[int, str]:
+    """Return the unit for values up to `most` bytes, or that of the axis: its bytes and name."""
+    return _unit_of(most, _SIZES, axis)
+
+
+def _unit_of(most: float, units: tuple[tuple[int, str], ...], axis: Axis | None) -> tuple[int, str]:
+    """Return the unit in the label of an axis or of one that it is shared with, or else the best.
+
+    So pictures that are drawn on the same Axes, or with a shared axis, have the same unit.
+    """
+    if axis is not None:
+        x = axis is axis.axes.xaxis
+        group = axis.axes.get_shared_x_axes() if x else axis.axes.get_shared_y_axes()
+        for ax in group.get_siblings(axis.axes):
+            name = (ax.get_xlabel() if x else ax.get_ylabel()).rpartition(", ")[2]
+            for scale, unit in units:
+                if unit == name:
+                    return scale, unit
+    return next((scale, name) for scale, name in units if most >= 2 * scale or scale == 1)
 
 
 # --- files ----------------------------------------------------------------------------------------

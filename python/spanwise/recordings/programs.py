@@ -171,8 +171,7 @@ _RUNTIMES = (
 ADVICE = {
     "the Java virtual machine": "use -XX:NativeMemoryTracking=summary with jcmd",
     "Node.js": "node --heap-prof shows the JavaScript heap",
-    "PHP": "record it with USE_ZEND_ALLOC=0, and PHP uses malloc; gc_mem_caches() returns what"
-    " its heap keeps",
+    "PHP": "record it with USE_ZEND_ALLOC=0, and PHP uses malloc",
     "Ruby": "ObjectSpace.memsize_of_all shows the objects in its pages",
     "Erlang": "start it with +Mea min, and Erlang uses malloc",
     "Go": "convert its heap profile: spanwise convert heap.pb.gz",

@@ -68,7 +68,9 @@ class Estimate(Result):
         texts = [_format.size(round(one)) for one in (self.value, self.low, self.high)]
         if texts[1] == texts[2]:
             return texts[0]
-        unit = texts[0 if self.value else 2].split()[1]
+        unit = texts[0].split()[1]
+        if not self.value or self.high >= 1024 * _BYTES[unit]:
+            unit = texts[2].split()[1]
         scale = _BYTES[unit]
         digits = 0 if unit == "B" else 1
         value, low, high = (

@@ -66,6 +66,7 @@ _KEPT = {ord(sign): 0xE000 + ord(sign) for sign in "()[]<>-"}
 _BACK = {kept: sign for sign, kept in _KEPT.items()}
 _CLONE = re.compile(r"\.(isra|constprop|part|cold|lto_priv|llvm)\b.*")
 _TYPE_SIGNS = re.compile(r"(?:[&*(\[) ]|dyn |mut |const )*")
+_PYTHON = re.compile(r"<(?:locals|module|lambda|listcomp|genexpr|dictcomp|setcomp)>")
 _STANDARD = re.compile(
     r"(?:alloc|core|std|hashbrown|allocator_api2)::|(?:[iuf]\d+|[iu]size|bool|char|str|[A-Z]\d?|_)\b|$"
 )
@@ -83,6 +84,8 @@ def split_place(name: str) -> tuple[str, str]:
 @lru_cache(maxsize=1 << 16)
 def plain_function(function: str) -> str:
     """Return the qualified name, without parameters, template arguments and return type."""
+    if _PYTHON.search(function):
+        return function
     text = _CLONE.sub("", function).replace("(anonymous namespace)", "{anonymous}")
     if text.startswith("<"):
         parts, rest = _trait(text)

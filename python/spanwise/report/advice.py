@@ -16,7 +16,14 @@ from spanwise.heap.options import HeapOptions, as_options
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.recording import Recording
 from spanwise.report.advice_facts import Advice, AdviceFacts
-from spanwise.report.advice_rules import RULES, benched, fitted_table, measured, real_runs
+from spanwise.report.advice_rules import (
+    RULES,
+    benched,
+    fitted_table,
+    has_peaks,
+    measured,
+    real_runs,
+)
 from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable
@@ -108,8 +115,10 @@ def _sentence(text: str) -> str:
 
 def _failed(runs: BenchResult | None) -> str:
     """Say which real runs failed; "" if none did."""
-    failed = Counter(f"{row['allocator']}: {row['error']}" for row in runs.failures) if runs else {}
-    return "; ".join(f"{_format.plural(n, 'run')} under {which}" for which, n in failed.items())
+    if runs is None:
+        return ""
+    failed = Counter(str(row["error"]) for row in runs.failures)
+    return "; ".join(f"{_format.plural(n, 'run')} failed: {why}" for why, n in failed.items())
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
@@ -151,7 +160,7 @@ def advise(
         found = [one for rule in RULES for one in rule(facts)]
         found += [] if fitted is None else fitted_table(facts, fitted)
         found += [] if peers is None else measured(facts, peers)
-        if runs is not None:
+        if runs is not None and has_peaks(runs):
             found = [one for one in found if one.kind != "allocator"] + list(benched(facts, runs))
         remark = "; ".join(filter(None, (recording.remark, _failed(runs))))
         least = facts.noise_bytes

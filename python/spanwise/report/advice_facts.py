@@ -18,6 +18,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveObjects
 from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.span_pinning import SpanPinning
 from spanwise.results.jobs import Progress
 from spanwise.results.rows import Result
 from spanwise.tables.table import SizeClassTable
@@ -33,6 +34,8 @@ _NOISE_BYTES = 1 << 18
 _COMMAND_MAX = 60
 _KEPT_SHARE = 0.8
 """What malloc keeps is taken from the RSS if it has this share of the private memory."""
+_MODEL_SHARE = 0.5
+"""If malloc has a smaller share, its peak is elsewhere than the process's: they do not compare."""
 _ALL_BELOW = 0.9
 """If malloc has a smaller share of the private memory, the verdict says who has the rest."""
 
@@ -226,6 +229,32 @@ class AdviceFacts:
     def _first(self) -> dict[tuple[str, ...] | int, int]:
         return {}
 
+    def pinning(self, moment: str | float) -> SpanPinning:
+        """Who pins spans at a moment; sites with equal names are one."""
+        return self.recording.span_pinning(
+            "site", self.table, moment, options=self.options, progress=self.step
+        ).merged()
+
+    @cached_property
+    def _most_requested(self) -> SpanPinning:
+        return self.pinning("peak")
+
+    def peak_without(self, site: int) -> int:
+        """How much lower the peak may be if a site's objects pinned no spans.
+
+        Another moment may then be the peak: the one at which most is requested is looked at.
+        """
+        pinned = self._most_requested
+        same = self.same(map(int, (site, *pinned.array["group"])))
+        rows = (row for row in pinned.array if same[int(row["group"])] == same[site])
+        released = sum(int(row["released_bytes"]) - int(row["requested_bytes"]) for row in rows)
+        return self.resident_bytes - ((pinned.ledger.resident_bytes or 0) - max(released, 0))
+
+    @property
+    def manages(self) -> bool:
+        """Whether an interpreter allocates, so the program's owner cannot choose a pool."""
+        return bool(self.recording.switched_off[0] or self.recording.runtimes)
+
     def cost(self, at: str) -> int:
         """What our heap costs, compared with the program's own; 0 if it saves, or is not known.
 
@@ -281,12 +310,19 @@ class AdviceFacts:
         model = (
             f"By simulation, spanwise's malloc with its size classes {self.table.name} would have a"
             f" peak of {resident}"
-            + (", without pages that are never written." if self.untouched_bytes else ".")
+            + (" (pages that it never writes do not count)." if self.untouched_bytes else ".")
         )
+        if memory is not None and memory.recorded_share < _MODEL_SHARE:
+            model = ""
         if memory is None:
             return f"{self.program} had {requested} at most. {model}"
         runtime, switch = self.recording.switched_off
-        under = f"It was recorded with {switch}, unlike its normal runs. " if runtime else ""
+        under = (
+            f"It was recorded with {switch}, unlike its normal runs, which may need less: spanwise"
+            " bench compares with those. "
+            if runtime
+            else ""
+        )
         own = memory.malloc_bytes
         said = (
             f"{under}At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"

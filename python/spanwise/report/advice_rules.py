@@ -27,7 +27,11 @@ _MALLOC_ALIGN = 16
 _SPREAD_LEAST = 1.5
 """Objects are spread if their pages are so many times their bytes."""
 _SPREAD_SITES, _SPREAD_SHARE = 3, 0.1
-"""The call sites that are named then: so many, with at least this share of the objects."""
+"""The call sites that are named then: so many, with at least this share of the memory."""
+_BUILD_APART = (
+    "Its interpreter allocates them: build what lives long before what does not, or in a process of"
+    " its own."
+)
 
 # --- another allocator ----------------------------------------------------------------------------
 
@@ -71,6 +75,12 @@ def _peaks(runs: BenchResult) -> dict[str, int]:
     names = dict.fromkeys(row["allocator"] for row in runs)
     values = {name: runs.values(program, input_, name, "rss_bytes") for name in names}
     return {name: int(median(each.values())) for name, each in values.items() if each}
+
+
+def has_peaks(runs: BenchResult) -> bool:
+    """Whether the program's plain run, and one under another allocator, ended well."""
+    peaks = _peaks(runs)
+    return "plain" in peaks and len(peaks) > 1
 
 
 def real_runs(runs: BenchResult) -> str:
@@ -182,7 +192,9 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
     change = (
         f"Add slots of {better:,} bytes to the table: spanwise optimize finds all such classes."
     )
-    if better % _MALLOC_ALIGN:
+    if better % _MALLOC_ALIGN and facts.manages:
+        change = "Its interpreter chooses these sizes: fewer or smaller objects there save memory."
+    elif better % _MALLOC_ALIGN:
         smaller = better // _MALLOC_ALIGN * _MALLOC_ALIGN
         more, _ = facts.saving(PEAK, len(fits) * (size - smaller))
         change = (
@@ -208,19 +220,15 @@ def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
     """
     moments = [(PEAK, PEAK)] if facts.keeps is not None else [(PEAK, PEAK), facts.later]
     for at, moment in moments:
-        pinned = facts.recording.span_pinning(
-            "site", facts.table, moment, options=facts.options, progress=facts.step
-        ).merged()
-        rows = [
-            row
-            for row in pinned.array[:_SITES_MAX]
-            if int(row["released_bytes"]) - int(row["requested_bytes"]) >= facts.noise_bytes
-        ]
-        labels = facts.names(int(row["group"]) for row in rows)
-        for row in rows:
+        pinned = facts.pinning(moment)
+        for row in pinned.array[:_SITES_MAX]:
+            released = int(row["released_bytes"]) - int(row["requested_bytes"])
+            if released < facts.noise_bytes:
+                continue
             site = int(row["group"])
+            saved = min(released, facts.peak_without(site)) if at == PEAK else released
             alone = _fills_its_class(facts.objects, facts.same([site])[site])
-            yield _pinning_advice(facts, row, labels[site], at, alone)
+            yield _pinning_advice(facts, row, saved, at, alone)
 
 
 def _fills_its_class(objects: LiveObjects, site: int) -> bool:
@@ -233,19 +241,23 @@ def _fills_its_class(objects: LiveObjects, site: int) -> bool:
     return bool(2 * (mine & here).sum() > here.sum())
 
 
-def _pinning_advice(facts: AdviceFacts, row: Any, place: str, at: str, alone: bool) -> Advice:
+def _pinning_advice(facts: AdviceFacts, row: Any, saved: int, at: str, alone: bool) -> Advice:
     """Advice for one group; `alone`: the freed neighbours came from the same site."""
+    site = int(row["group"])
+    place = facts.names([site])[site]
     live, requested = int(row["live_objects"]), int(row["requested_bytes"])
     released = int(row["released_bytes"])
     change = "Allocate them from a pool or an arena of their own, so that their spans are full."
     if alone:
         change = (
             "One pool for all of them does not help, because their freed neighbours came from the"
-            " same place: allocate those that live long by a call and from a pool of their own."
+            " same place: allocate those that live long in a function and a pool of their own."
         )
         if _GROWS.search(place):
             change += " If they are buffers that grow, reserve their final size."
-    saving, less = facts.saving(at, released - requested)
+    if facts.manages:
+        change = _BUILD_APART
+    saving, less = facts.saving(at, saved)
     return Advice(
         "pinning",
         saving,
@@ -271,13 +283,14 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
     if pages < _SPREAD_LEAST * kept.requested_bytes:
         return
     objects = facts.later_objects
-    sites, counts = np.unique(objects.site, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:_SPREAD_SITES]
+    sites, place = np.unique(objects.site, return_inverse=True)
+    held = np.bincount(place, objects.counts[4])  # their share of the simulated resident bytes
+    order = np.argsort(-held, kind="stable")[:_SPREAD_SITES]
     labels = facts.names(sites[order].tolist())
     shares = [
-        f"{_format.share(int(counts[i]), len(objects.site))} from {labels[int(sites[i])]}"
+        f"those of {labels[int(sites[i])]} keep {_format.share(int(held[i]), int(held.sum()))}"
         for i in order
-        if counts[i] >= _SPREAD_SHARE * len(objects.site)
+        if held[i] >= _SPREAD_SHARE * held.sum()
     ]
     finding = (
         f"{_format.plural(len(objects.site), 'object')}"
@@ -289,13 +302,15 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
         if _fills_its_class(facts.objects, int(sites[order[0]]))
         else "Allocate them from a pool or an arena of their own"
     )
+    if facts.manages:
+        change = _BUILD_APART.removesuffix(".")
     trim = facts.recording.allocator == "glibc"
     yield Advice(
         "pinning",
         pages - kept.requested_bytes,
         facts.later[0],
         "estimated",
-        f"{finding}: {', '.join(shares)}." if shares else f"{finding}.",
+        f"{finding}; by simulation {', '.join(shares)}." if shares else f"{finding}.",
         f"{change}, and call {_trim_call(facts)} when work pauses." if trim else f"{change}.",
     )
 
@@ -340,9 +355,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
         )
 
 
-_ARENAS = (
-    ", but not those at the end of a thread's arena; with MALLOC_ARENA_MAX=1 all threads share one."
-)
+_ARENAS = ", but not those at the end of a thread's arena."
 
 
 def _trim_call(facts: AdviceFacts) -> str:

@@ -139,15 +139,15 @@ class Facts:
         worst = self.worst_part()
         share = _format.share(ledger.waste_bytes, ledger.held_bytes)
         most = _format.size(getattr(ledger, worst))
-        when = "at its peak" if isinstance(self.recording, Recording) else "each at its peak,"
+        when = "when most is resident" if isinstance(self.recording, Recording) else "each then,"
         said = (
-            f"In the simulated heap: {when} {self.program} had requested"
-            f" {_format.size(ledger.requested_bytes)}, and the table {ledger.table} held"
-            f" {_format.size(ledger.held_bytes)} for it: {share} was waste, most of it"
+            f"In spanwise's heap, by simulation, {when} {self.program} has requested"
+            f" {_format.size(ledger.requested_bytes)}, and the table {ledger.table} holds"
+            f" {_format.size(ledger.held_bytes)} for it: {share} is waste, most of it"
             f" {PARTS[worst]} ({most})"
         )
         if ledger.resident_bytes is not None:
-            said += f"; {_format.size(ledger.resident_bytes)} was resident"
+            said += f"; {_format.size(ledger.resident_bytes)} is resident"
         return f"{said}."
 
     def advised(self) -> str:

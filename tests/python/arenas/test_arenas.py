@@ -50,7 +50,7 @@ def test_figures() -> None:
         with pytest.raises(sw.LimitError, match="the limit is 4096"):
             for _ in range(10):
                 arena.zeros(900, np.uint8)
-        assert repr(arena).startswith("<Arena of 1 chunks, ")
+        assert repr(arena).startswith("<Arena of 1 chunk, ")
 
 
 BAD: list[tuple[type[Exception], str, Callable[[], object]]] = [

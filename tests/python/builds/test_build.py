@@ -17,6 +17,8 @@ from install_tools import quick_compiler
 from spanwise.builds.build import BuildOptions, build_with, check_malloc_table
 from spanwise.builds.steps import (
     COMMON_FLAGS,
+    NO_TABLES_FLAG,
+    NO_TABLES_SOURCES,
     PRELOAD_FLAGS,
     PRELOAD_LINK_FLAGS,
     PRELOAD_ROOMS,
@@ -219,10 +221,11 @@ def test_flags_and_sources_are_those_of_cmake() -> None:
     for flag in (*PRELOAD_FLAGS, *PRELOAD_LINK_FLAGS):
         assert flag.removeprefix("-D") in library, flag
     short = re.findall(
-        r"set_source_files_properties\((.*?) PROPERTIES COMPILE_OPTIONS (\S+)\)", library, re.DOTALL
+        r"set_source_files_properties\(([^()]*) PROPERTIES COMPILE_OPTIONS (\S+)\)", library
     )
     assert [(sorted(names.split()), flag) for names, flag in short] == [
-        (sorted(f"src/{name}" for name in SHORT_SOURCES), SHORT_FLAG)
+        (sorted(f"src/{name}" for name in SHORT_SOURCES), SHORT_FLAG),
+        (sorted(f"src/{name}" for name in NO_TABLES_SOURCES), f'"{SHORT_FLAG};{NO_TABLES_FLAG}"'),
     ]
     floor = {"base", "os/linux", "ds"}
     for name, rooms in (("core", core_rooms(ROOT, True)), ("malloc", PRELOAD_ROOMS)):

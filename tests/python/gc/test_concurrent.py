@@ -75,3 +75,23 @@ def test_a_pace_begins_concurrent_cycles() -> None:
 def test_arguments() -> None:
     with pytest.raises(TypeError, match="concurrent"):
         sw.CollectedHeap(concurrent=1)  # type: ignore[arg-type]
+
+
+def test_the_background_thread_has_events() -> None:
+    """A cycle, the marking and sweeping between its stops, and the stops themselves."""
+    with sw.CollectedHeap(concurrent=True) as heap:
+        node = heap.add_type("node", 16, [0, 1])
+        graph = heap.build(node, sw.binary_tree(14), keep=[0])
+        heap.record_events()
+        heap.start()
+        heap.wait()
+        events = heap.events()
+        (cycle,) = events.of("cycle")
+        own = threading.get_native_id()
+        marks = [row for row in events.of("mark") if int(row["thread"]) != own]
+        assert marks and len(events.of("pause")) >= 2 and graph is not None
+        assert sum(int(row["ns"]) for row in marks) < int(cycle["ns"])
+        assert len(events.of("sweep")) >= 1
+        begin, end = int(cycle["start_ns"]), int(cycle["start_ns"] + cycle["ns"])
+        for row in (*marks, *events.of("sweep")):
+            assert begin <= int(row["start_ns"]) and int(row["start_ns"] + row["ns"]) <= end

@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import spanwise as sw
+from matplotlib.figure import Figure
 from spanwise import plots
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.bench_result import ROW_FIELDS as BENCH_ROW
@@ -244,6 +245,17 @@ def test_pauses_are_shares_of_calls() -> None:
     assert line(ax, "mark (4)") == [[10, 20, 30, 40], [25, 50, 75, 100]]
     assert line(ax, "idle (1)") == [[5], [100]]
     assert ax.get_xlabel() == "time of a call, ns"
+
+
+def test_pictures_on_one_axis_have_one_unit() -> None:
+    """14 ms, and 22 us, which are 0.022 ms on the same Axes and on one that shares its axis."""
+    figure = Figure()
+    one, other = figure.subplots(1, 2, sharex=True)
+    comparisons.pauses(rows("phase ns", ("idle", 14_000_000)), one)
+    for ax in (one, other):
+        comparisons.pauses(rows("phase ns", ("mark", 22_000)), ax)
+        assert line(ax, "mark (1)") == [[0.022], [100]]
+        assert ax.get_xlabel() == "time of a call, ms"
 
 
 def test_cycles_are_stacked() -> None:

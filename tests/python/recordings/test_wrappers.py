@@ -578,3 +578,8 @@ def test_sites_under_a_thousandth_of_the_bytes_share_a_line() -> None:
 def test_names_are_cut_in_their_middle(most: int, shown: str) -> None:
     assert _format.shortened("std::copy_all (a.cc:445)", most) == shown
     assert len(shown) <= most
+
+
+def test_a_python_function_keeps_its_brackets() -> None:
+    for name in ("load.<locals>.<listcomp>", "<module>", "Box.__init__.<locals>.<lambda>"):
+        assert plain_function(name) == name

@@ -78,7 +78,7 @@ def test_the_numbers_are_those_of_the_package(text: str) -> None:
     assert facts["ledger"] == json.loads(ledger.to_json())
     assert facts["after_peak"] == json.loads(RECORDING.after_peak("go").to_json())
     assert facts["answer"] == page.paragraphs["answer"]
-    assert f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} % was waste" in facts["simulated"]
+    assert f"{100 * ledger.waste_bytes / ledger.held_bytes:.1f} % is waste" in facts["simulated"]
     advice = RECORDING.advice("go", fitted=None)
     assert facts["answer"] == advice.verdict
     assert [one["kind"] for one in facts["changes"] if one["kind"] != "table"] == [
