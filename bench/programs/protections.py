@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from driver.stats import Interval, geometric_mean, interval
-from run import lacking, load, prepared
+from programs.run import lacking, load, prepared
 
 PROGRAMS = "python objects,g++ -O1,sqlite3,perl,lua,ruby"
 PROTECTIONS = ("default", "canary", "zero", "hold", "empty", "match", "sample", "hardened")

@@ -53,9 +53,21 @@ static bool resize_in_place(sw_heap *heap, const sw_target *target, const void *
     return true;
 }
 
+/* Clears memory that a marker thread may be reading, word by word. */
+static void zero_shared(char *from, size_t bytes) {
+    size_t whole = 0;
+    for (; bytes - whole >= sizeof(uintptr_t); whole += sizeof(uintptr_t))
+        __atomic_store_n((uintptr_t *)(void *)(from + whole), 0, __ATOMIC_RELAXED);
+    memset(from + whole, 0, bytes - whole);
+}
+
 static void zero_grown(sw_heap *heap, void *ptr, size_t old, size_t size, unsigned flags) {
+    char *from = (char *)ptr + old;
     if ((flags & SW_ZERO) == 0 || size <= old || (heap->mode & SW_MODE_DRY) != 0) return;
-    memset((char *)ptr + old, 0, size - old);
+    if (heap->collector != NULL && old % sizeof(uintptr_t) == 0)
+        zero_shared(from, size - old);
+    else
+        memset(from, 0, size - old);
 }
 
 static void *move(sw_cache *cache, void *ptr, size_t old, size_t size, unsigned flags) {

@@ -467,7 +467,8 @@ def test_frames_of_runtime_libraries_are_folded_by_hand() -> None:
     alone = ("malloc", "call_init in ld.so", "_dl_init in ld.so", "_start in app")
     assert Folding().of(alone, (True, True, True, False)) == alone[1:]  # _start is not called
     assert entry(alone, alone[1:], (True, True, True, False)) == ""
-    hidden = Folding(hide_frames=("^show$",)).of((*stack[:3], "main (app.c:9)"), (*runtime[:3], 0))
+    called = (*stack[:3], "main (app.c:9)")
+    hidden = Folding(hide_frames=("^show$",)).of(called, (*runtime[:3], False))
     assert hidden == ("main (app.c:9)",)
     assert entry((*stack[:3], *hidden), hidden, (*runtime[:3], False)) == ""
 
