@@ -64,7 +64,7 @@ static void zero_shared(char *from, size_t bytes) {
 static void zero_grown(sw_heap *heap, void *ptr, size_t old, size_t size, unsigned flags) {
     char *from = (char *)ptr + old;
     if ((flags & SW_ZERO) == 0 || size <= old || (heap->mode & SW_MODE_DRY) != 0) return;
-    if (heap->collector != NULL && old % sizeof(uintptr_t) == 0)
+    if (SW_COLLECTABLE && heap->collector != NULL && old % sizeof(uintptr_t) == 0)
         zero_shared(from, size - old);
     else
         memset(from, 0, size - old);

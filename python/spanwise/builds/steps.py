@@ -61,7 +61,8 @@ SHORT_SOURCES = (
     *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
     *("page/space.c", "base/fail.c", "os/linux/thread_state.c", "guard/guard.c", "guard/empty.c"),
     *("guard/sample.c", "guard/report.c", "guard/fault.c", "guard/resize.c", "guard/object.c"),
-    *("heap/close.c", "heap/cache.c", "heap/registry.c"),
+    *("heap/close.c", "heap/cache.c", "heap/registry.c", "guard/hold.c"),
+    "ds/meta.c",
 )
 """Code that runs at the start or end of processes and threads, or only in tracked heaps, is
 compiled for size to reduce RSS."""

@@ -272,10 +272,11 @@ def test_sites_in_the_cplusplus_library_begin_in_the_program(tmp_path: Path) -> 
     """Also with standard templates that were instantiated in the program itself."""
     found = recorded_here(tmp_path, "app.cc", RUNTIME_CPLUSPLUS, CXX)
     sites = found.sites.merged()
-    assert len(sites) >= 8
-    assert own_share(sites, r"app\.cc") >= 0.9, [site.full_names for site in sites]
+    called = [site for site in sites if not any("call_init" in name for name in site.full_names)]
+    assert len(called) >= 8  # without the pool that libstdc++ makes before the program begins
+    assert own_share(called, r"app\.cc") >= 0.9, [site.full_names for site in sites]
     through = {site.through for site in sites}
-    assert "std::locale::locale" in through
+    assert through & {"std::locale::locale", "std::basic_ifstream::basic_ifstream"}
     assert not any("operator new" in one or "::_" in one for one in through)
 
 
