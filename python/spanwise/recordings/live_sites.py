@@ -243,6 +243,7 @@ class LiveObjects:
         slot_bytes: of the class of its span; 0: whole pages.
         placed_ns: when it was last allocated or resized.
         counts: the columns of _COUNTS; `live_objects` is 1.
+        op: the moment, as a number of operations.
     """
 
     site: NDArray[np.int64]
@@ -250,6 +251,7 @@ class LiveObjects:
     slot_bytes: NDArray[np.int64]
     placed_ns: NDArray[np.uint64]
     counts: tuple[NDArray[np.int64], ...]
+    op: int
 
 
 def objects_of(
@@ -272,7 +274,7 @@ def objects_of(
     site = np.array([same.get(one, one) for one in seen.tolist()], np.int64)[place]
     counts = (np.ones(len(size), np.int64), size, whole - size, kept, resident)
     thread, placed_ns = latest.thread[placed.ids], latest.time_ns[placed.ids]
-    return LiveObjects(site, thread, slot, placed_ns, counts)
+    return LiveObjects(site, thread, slot, placed_ns, counts, placed.done)
 
 
 def span_of(placed: Placed) -> NDArray[np.int64]:

@@ -156,6 +156,14 @@ _RECORDER_TOTALS = (
 )
 
 
+def grown(array: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return the array with at least `count` elements, new ones 0; longer ones double."""
+    more = count - len(array)
+    if more <= 0:
+        return array
+    return np.concatenate([array, np.zeros(max(more, len(array)), array.dtype)])
+
+
 @dataclass
 class Latest:
     """The last operation on each object so far: size, site, thread and time, by object id."""
@@ -188,13 +196,11 @@ class Latest:
         rows = block[block["kind"] != lib.SW_OP_THREAD_END]
         if not len(rows):
             return
-        more = max(int(rows["object"].max()) + 1 - len(self.live), 0)
-        if more:
-            more = max(more, len(self.live))
-            self.size, self.site, self.thread, self.time_ns, self.live = (
-                np.concatenate([one, np.zeros(more, one.dtype)])
-                for one in (self.size, self.site, self.thread, self.time_ns, self.live)
-            )
+        count = int(rows["object"].max()) + 1
+        self.size, self.site, self.thread, self.time_ns, self.live = (
+            grown(one, count)
+            for one in (self.size, self.site, self.thread, self.time_ns, self.live)
+        )
         # If an index is repeated, numpy keeps the last value.
         self.size[rows["object"]] = rows["size"]
         self.site[rows["object"]] = rows["site"]

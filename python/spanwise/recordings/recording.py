@@ -35,6 +35,8 @@ from spanwise.recordings.live_sites import (
 )
 from spanwise.recordings.names import build_ids_of
 from spanwise.recordings.ops import Latest, check_ops, slice_ops
+from spanwise.recordings.pooled import Pooled, of_sites
+from spanwise.recordings.pooled import live_after as objects_live_after
 from spanwise.recordings.queries import Answer, QueryArgs
 from spanwise.recordings.simulate import END, Moment, Simulation, account
 from spanwise.recordings.sites import label_sites, merge_keys, same_sites
@@ -252,6 +254,27 @@ class Recording(History, ExportMixin):
         """Return what call sites that text output merges have in common, by the sites' ids."""
         frames = {site: self._frames.get(site, ()) for site in sites}
         return merge_keys(frames, build_ids_of(self.modules))
+
+    def pooled(self, sites: Iterable[int], *, live_after: int | None = None) -> Recording:
+        """Return the same operations, with the objects of call sites in pools: one per thread.
+
+        The objects of a pool share no spans with others, so comparing the ledgers of both says what
+        a pool would save. Sites whose frames have equal names count as those given.
+
+        Args:
+            sites: ids of call sites.
+            live_after: only their objects that are live after so many operations.
+        """
+        given = list(sites)
+        keys = self.site_keys({*given, *self._frames})
+        wanted = {keys[site] for site in given}
+        choose = of_sites(np.array([one for one in keys if keys[one] in wanted], np.int64))
+        if live_after is not None:
+            choose = objects_live_after(self.blocks(), live_after, choose)
+        source = Pooled(self._source, choose, self.summary.threads)
+        made = Recording(source, name=f"{self.name}, pooled")
+        made.summary = self.summary
+        return made
 
     def _site_groups(self, query: QueryArgs) -> Rows:
         _, objects = self._live_objects(query)

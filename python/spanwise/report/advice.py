@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from spanwise import _format
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.recording import Recording
-from spanwise.report.advice_facts import Advice, AdviceFacts
+from spanwise.report.advice_facts import PEAK, Advice, AdviceFacts
 from spanwise.report.advice_rules import (
     RULES,
     benched,
@@ -23,6 +24,7 @@ from spanwise.report.advice_rules import (
     has_peaks,
     measured,
     real_runs,
+    spread,
 )
 from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
     from spanwise.measure.peers import PeerComparison
 
 NOTHING = "No change that was simulated saves more than 1 %; 'spanwise bench' compares real runs."
-OVERLAP = "Savings at one moment may overlap: carry one out, then record again."
-ADVICE_PASSES = 8
+ADVICE_PASSES = 12
 """Simulations of the recording that the rules need, at most."""
 
 
@@ -56,13 +57,20 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
 
     @property
     def overlap(self) -> str:
-        """A sentence that savings do not add up, if several are of one moment; else "".
-
-        Those of several size classes do add up.
-        """
-        moments = [one.at for one in self.items if one.kind != "size"]
-        moments += {one.at for one in self.items if one.kind == "size"}
-        return OVERLAP if len(set(moments)) < len(moments) else ""
+        """Say which savings at one moment add up, and which may overlap; "" if there are no two."""
+        pairs = [
+            (a, b)
+            for a, b in combinations(range(len(self.items)), 2)
+            if self.items[a].at == self.items[b].at
+        ]
+        apart = [pair for pair in pairs if _add_up(*(self.items[i] for i in pair))]
+        shared = [pair for pair in pairs if pair not in apart]
+        texts = [f"Savings {_numbers(apart)} add up."] if apart else []
+        if shared:
+            texts.append(
+                f"Savings {_numbers(shared)} may overlap: carry one out, then record again."
+            )
+        return " ".join(texts)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -107,6 +115,23 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
         ]
         head = ("saves", "at", "certainty", "finding", "change")
         return _format.html_table(rows, head, self.verdict, left=5)
+
+
+def _add_up(a: Advice, b: Advice) -> bool:
+    """Whether two savings at one moment are of different bytes."""
+    if "allocator" in (a.kind, b.kind):
+        return bool(a.under or b.under)  # what is left after that change
+    if {a.kind, b.kind} == {"trim", "pinning"}:
+        return not (a.under or b.under)  # pages without objects, and pages with few
+    return a.kind == b.kind == "size"
+
+
+def _numbers(pairs: Sequence[tuple[int, int]]) -> str:
+    """The numbers of pieces of advice: "1 and 2, 3 and 4"; "1, 2 and 5" if each goes with each."""
+    all_ = sorted({i + 1 for pair in pairs for i in pair})
+    if len(pairs) == len(all_) * (len(all_) - 1) // 2:
+        return f"{', '.join(map(str, all_[:-1]))} and {all_[-1]}"
+    return ", ".join(f"{a + 1} and {b + 1}" for a, b in pairs)
 
 
 def _sentence(text: str) -> str:
@@ -163,9 +188,13 @@ def advise(
         if runs is not None and has_peaks(runs):
             found = [one for one in found if one.kind != "allocator"] + list(benched(facts, runs))
         remark = "; ".join(filter(None, (recording.remark, _failed(runs))))
-        least = facts.noise_bytes
+        at_peak = facts.noise_bytes if runs is None else max(facts.noise_bytes, spread(runs))
         kept = sorted(
-            (one for one in found if one.saves_bytes >= least),
+            (
+                one
+                for one in found
+                if one.saves_bytes >= (at_peak if one.at == PEAK else facts.noise_bytes)
+            ),
             key=lambda one: (-one.saves_bytes, one.kind),
         )
         verdict = " ".join(filter(None, (facts.verdict(), real_runs(runs) if runs else "")))

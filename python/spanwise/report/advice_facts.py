@@ -235,20 +235,22 @@ class AdviceFacts:
             "site", self.table, moment, options=self.options, progress=self.step
         ).merged()
 
-    @cached_property
-    def _most_requested(self) -> SpanPinning:
-        return self.pinning("peak")
+    def pool_saves(self, site: int, moment: str, *, lasting: bool) -> int:
+        """Resident bytes that a pool of a site's objects would save, by simulation.
 
-    def peak_without(self, site: int) -> int:
-        """How much lower the peak may be if a site's objects pinned no spans.
+        After the peak, free pages do not count, because the heap returns them in time.
 
-        Another moment may then be the peak: the one at which most is requested is looked at.
+        Args:
+            site: the call site.
+            moment: "peak-resident", or that of `later`.
+            lasting: only objects that are live at the moment come from the pool.
         """
-        pinned = self._most_requested
-        same = self.same(map(int, (site, *pinned.array["group"])))
-        rows = (row for row in pinned.array if same[int(row["group"])] == same[site])
-        released = sum(int(row["released_bytes"]) - int(row["requested_bytes"]) for row in rows)
-        return self.resident_bytes - ((pinned.ledger.resident_bytes or 0) - max(released, 0))
+        objects = self.objects if moment == PEAK else self.later_objects
+        pooled = self.recording.pooled([site], live_after=objects.op if lasting else None)
+        found = pooled.ledger(self.table, moment, options=self.options, progress=self.step)
+        if moment == PEAK:
+            return (self.peak.peak_resident_bytes or 0) - (found.peak_resident_bytes or 0)
+        return _without_free_pages(self.later_ledger) - _without_free_pages(found)
 
     @property
     def manages(self) -> bool:
@@ -375,3 +377,8 @@ class AdviceFacts:
     def names(self, sites: Iterable[int]) -> dict[int, str]:
         """Return a label for each call site: its innermost callers."""
         return self.recording.site_labels(sites)
+
+
+def _without_free_pages(ledger: Ledger) -> int:
+    free = 0 if ledger.resident is None else ledger.resident.free_page_bytes
+    return (ledger.resident_bytes or 0) - free

@@ -83,6 +83,13 @@ def has_peaks(runs: BenchResult) -> bool:
     return "plain" in peaks and len(peaks) > 1
 
 
+def spread(runs: BenchResult) -> int:
+    """The range of the peak RSS in the program's plain runs, bytes; smaller savings are noise."""
+    program, input_ = runs.cases[0]
+    values = runs.values(program, input_, "plain", "rss_bytes").values()
+    return int(max(values) - min(values)) if values else 0
+
+
 def real_runs(runs: BenchResult) -> str:
     """Say the peak RSS under each allocator, lowest first; "" if the plain program failed."""
     peaks = _peaks(runs)
@@ -220,15 +227,15 @@ def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
     """
     moments = [(PEAK, PEAK)] if facts.keeps is not None else [(PEAK, PEAK), facts.later]
     for at, moment in moments:
-        pinned = facts.pinning(moment)
-        for row in pinned.array[:_SITES_MAX]:
-            released = int(row["released_bytes"]) - int(row["requested_bytes"])
-            if released < facts.noise_bytes:
+        for row in facts.pinning(moment).array[:_SITES_MAX]:
+            if int(row["released_bytes"]) - int(row["requested_bytes"]) < facts.noise_bytes:
                 continue
             site = int(row["group"])
-            saved = min(released, facts.peak_without(site)) if at == PEAK else released
-            alone = _fills_its_class(facts.objects, facts.same([site])[site])
-            yield _pinning_advice(facts, row, saved, at, alone)
+            lasting = _fills_its_class(facts.objects, facts.same([site])[site])
+            saved = facts.pool_saves(site, moment, lasting=lasting)
+            if saved < facts.noise_bytes:
+                break  # the next sites release less
+            yield _pinning_advice(facts, row, saved, at, lasting)
 
 
 def _fills_its_class(objects: LiveObjects, site: int) -> bool:
@@ -241,14 +248,14 @@ def _fills_its_class(objects: LiveObjects, site: int) -> bool:
     return bool(2 * (mine & here).sum() > here.sum())
 
 
-def _pinning_advice(facts: AdviceFacts, row: Any, saved: int, at: str, alone: bool) -> Advice:
-    """Advice for one group; `alone`: the freed neighbours came from the same site."""
+def _pinning_advice(facts: AdviceFacts, row: Any, saved: int, at: str, lasting: bool) -> Advice:
+    """Advice for one group; `lasting`: only its objects that live on are to have a pool."""
     site = int(row["group"])
     place = facts.names([site])[site]
     live, requested = int(row["live_objects"]), int(row["requested_bytes"])
     released = int(row["released_bytes"])
     change = "Allocate them from a pool or an arena of their own, so that their spans are full."
-    if alone:
+    if lasting:
         change = (
             "One pool for all of them does not help, because their freed neighbours came from the"
             " same place: allocate those that live long in a function and a pool of their own."
@@ -262,7 +269,7 @@ def _pinning_advice(facts: AdviceFacts, row: Any, saved: int, at: str, alone: bo
         "pinning",
         saving,
         at,
-        "estimated" if alone else "simulated",
+        "simulated",
         f"{_format.plural(live, 'object')} ({_format.size(requested)}) from {place} are all that"
         f" is left in {_format.plural(int(row['sole_spans']), 'span')} of"
         f" {_format.size(released)}.{less}",
@@ -405,7 +412,8 @@ def fitted_table(facts: AdviceFacts, fitted: OptimizeResult) -> Iterator[Advice]
             f" ({_format.share(fitted.saved_share, 1)}) of the resident bytes under {fitted.stock},"
             f" on {judged}.{less}",
             "Build it: spanwise optimize FILE.swt -o TABLE.json, then spanwise build --table"
-            " TABLE.json -o DIR.",
+            " TABLE.json -o DIR. Real runs may differ by more than it saves: compare them with"
+            " spanwise bench --allocator plain --allocator DIR/lib/libspanwise-malloc.so.",
             facts.under,
         )
 

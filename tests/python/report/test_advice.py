@@ -16,7 +16,8 @@ from spanwise.measure.bench_result import ROW_FIELDS, VALUE_FIELDS, BenchResult
 from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.recordings import sources
 from spanwise.recordings.process_memory import read_memory
-from spanwise.report.advice import NOTHING, OVERLAP, AdviceList
+from spanwise.report.advice import NOTHING, AdviceList
+from spanwise.report.advice_facts import Advice
 
 from tests.python.helpers import needs_recorder, spanwise
 
@@ -113,8 +114,11 @@ def test_few_objects_that_keep_spans() -> None:
     assert found[0] is advice
 
 
-def test_a_saving_at_the_peak_ends_at_the_next_peak() -> None:
-    """400 objects pin 3 MiB when 1 MiB more is allocated; the heap had as much resident before."""
+def test_a_pool_that_lowers_the_peak() -> None:
+    """400 objects pin 3 MiB when 1 MiB more is allocated; the heap had as much resident before.
+
+    With a pool, the spans of the others are empty by then, and the peak is the earlier one.
+    """
     ops, _ = survivors(400)
     large = allocations([MIB])
     large["object"], large["time_ns"] = ops["object"].max() + 1, ops["time_ns"].max() + 1000
@@ -124,8 +128,30 @@ def test_a_saving_at_the_peak_ends_at_the_next_peak() -> None:
     pinned = recording.span_pinning("site", at="peak-resident").array[0]
     assert before is not None and peak is not None
     assert int(pinned["released_bytes"]) > 3 * MIB and peak - before < 2 * MIB
-    at_peak = [one for one in recording.advice() if one.kind == "pinning" and "peak" in one.at]
-    assert [one.saves_bytes for one in at_peak] == [peak - before]
+    (found,) = (one for one in recording.advice() if one.kind == "pinning" and "peak" in one.at)
+    assert abs(found.saves_bytes - (peak - before)) <= 32 * 1024  # spans of the pool
+
+
+def one(kind: str, at: str = "end", under: str = "") -> Advice:
+    return Advice(kind, MIB, at, "simulated", "", "", under)
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ([one("trim"), one("pinning", "peak-resident")], ""),
+        ([one("trim"), one("pinning")], "Savings 1 and 2 add up."),
+        ([one("size", under="s"), one("size", under="s"), one("allocator")],
+         "Savings 1, 2 and 3 add up."),
+        ([one("retained"), one("trim")],
+         "Savings 1 and 2 may overlap: carry one out, then record again."),
+        ([one("trim"), one("pinning"), one("retained")],
+         "Savings 1 and 2 add up. Savings 1 and 3, 2 and 3 may overlap: carry one out, then record"
+         " again."),
+    ],
+)  # fmt: skip
+def test_which_savings_add_up(items: list[Advice], said: str) -> None:
+    assert AdviceList("", tuple(items), "").overlap == said
 
 
 @pytest.mark.parametrize("ends_clean", [False, True])
@@ -245,7 +271,7 @@ def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) ->
     assert by_kind["trim"].saves_bytes == 4 * MIB
     assert by_kind["trim"].title == "saves 4.0 MiB at 0.010 s (simulated)"
     assert "malloc_trim" in by_kind["trim"].change
-    assert "overlap" not in str(found)
+    assert not found.overlap  # each is of another moment
 
 
 def test_the_verdict_says_what_is_kept_later(tmp_path: Path) -> None:
@@ -260,7 +286,7 @@ def test_the_verdict_says_what_is_kept_later(tmp_path: Path) -> None:
     assert trim.saves_bytes == MIB
     later = in_process(allocations([1024] * 10_240), tmp_path / "c.swt", rss_kept_malloc=24 * MIB)
     (retained,) = (one for one in later.advice() if one.kind == "retained")
-    assert str(later.advice()).endswith("\n\n" + OVERLAP)
+    assert str(later.advice()).endswith("may overlap: carry one out, then record again.")
     assert retained.saves_bytes == 24 * MIB - (later.ledger("c16", "end").resident_bytes or 0)
     mostly_mapped = in_process(
         allocations([1024] * 10_240), tmp_path / "b.swt", rss_mapped=30 * MIB, **words
@@ -365,6 +391,9 @@ def test_real_runs_replace_the_simulated_comparison(measured: sw.Recording) -> N
     assert arena.change == "Run it so: MALLOC_ARENA_MAX=1 app"
     failed = measured.advice(runs=runs_of(plain=[100] * 5))  # no other run ended well
     assert [one.certainty for one in failed if one.kind == "allocator"] == ["simulated"]
+    # Of what is saved at the peak, savings within the range of the plain runs are noise.
+    noisy = measured.advice(runs=runs_of(plain=[90, 130, 100, 100, 100], mimalloc=[80] * 5))
+    assert [one.at for one in noisy if one.at == "peak-resident"] == []
     lost = measured.advice(runs=runs_of(plain=[100] * 5, mimalloc=[101] * 5))
     assert [one for one in lost if one.kind == "allocator"] == []
     assert lost.verdict.endswith("100.0 MiB as it is today, 101.0 MiB under mimalloc.")

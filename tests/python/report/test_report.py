@@ -302,6 +302,6 @@ def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) ->
     recording = sw.Recording.from_ops(random_ops(1, 2000))
     n = len(recording)
     facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
-    assert totals == [(5 + 8 + 160 + 2 * 4 + 6 + 1) * n]
+    assert totals == [(5 + 12 + 160 + 2 * 4 + 6 + 1) * n]
     assert search == [5 * n]
     assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5
