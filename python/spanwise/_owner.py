@@ -117,6 +117,18 @@ def refuse_views(alive: int, of: object, before: str) -> None:
         )
 
 
+def end_body(end: Callable[[], object], failed: bool) -> None:
+    """Calls `end` at the end of a `with` statement; an exception of its body takes precedence.
+
+    The traceback of that exception refers to the variables of the body, hence to views.
+    """
+    try:
+        end()
+    except errors.BlockBusyError:
+        if not failed:
+            raise
+
+
 class Claim:
     """The right to free something, which only one of several calls gets."""
 
@@ -330,7 +342,7 @@ class Closable(Uncopied):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        end_body(self.close, error[0] is not None)
 
 
 class Owner(Closable):

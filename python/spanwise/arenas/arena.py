@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Made, Owner, array_at, refuse_views
+from spanwise._owner import Count, Life, Made, Owner, array_at, end_body, refuse_views
 from spanwise.arenas.chunks import SharedChunks
 from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, StateError
 from spanwise.gc.heap import CollectedHeap
@@ -80,9 +80,18 @@ class Arena(SharedChunks, Owner):
     """Memory for arrays that are freed together, in one step.
 
     An array keeps its arena alive. While an array, or one derived from it, is alive, `reset` and
-    `close` raise BlockBusyError (a BufferError), so no array reads freed memory. After `close`,
-    every call raises StateError. To free an arena with an object of a collected heap, close it in
-    the object's finalizer: `heap.set_finalizer(object, lambda _: arena.close())`.
+    `close` raise BlockBusyError (a BufferError), so no array reads freed memory: `del` arrays
+    before the end of a `with` statement. If its body raises, the arena is freed with the last array
+    instead. After `close`, every call raises StateError. To free an arena with an object of a
+    collected heap, close it in the object's finalizer:
+    `heap.set_finalizer(object, lambda _: arena.close())`.
+
+    Code that keeps an array's address (`array.ctypes.data`), such as a C library, can use the
+    memory after its end. In an arena with `safe=True` that access prints a FREED_ARENA report, with
+    the arena's tag and the stacks of its creation and end, and aborts the process (SIGABRT):
+
+        spanwise: fatal: FREED_ARENA op=read ptr=0x7f2c9fa6fff7 size=40 heap=0 thread=4711
+        spanwise: object belonged to an arena that was freed
 
     >>> with Arena() as arena:
     ...     totals = arena.zeros(1000)
@@ -107,8 +116,8 @@ class Arena(SharedChunks, Owner):
             chunk_bytes: size of a chunk, a power of two from 4096 to 2^30.
             limit_bytes: limit of the bytes of all chunks; None: no limit. Objects above a
                 quarter of a chunk may be objects of the heap, which do not count.
-            safe: an access to the arena's memory after reset or close faults with a report, even
-                from C code.
+            safe: an access to the arena's memory after reset or close, by its address, prints a
+                report and aborts the process (docs/design/arena.md).
             tag: name of the arena in reports and in an ArenaTracker; tags are never freed.
 
         Raises:
@@ -419,4 +428,4 @@ class Savepoint(Made):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.rewind()
+        end_body(self.rewind, error[0] is not None)

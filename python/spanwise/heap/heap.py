@@ -187,8 +187,9 @@ class Heap(HandleOwner):
         """Return the ledger: where every byte is now. Exact if no other thread is inside a call.
 
         Args:
-            resident: also query the system for the heap's resident pages. This visits every slot,
-                so it takes longer than the ledger itself.
+            resident: also query the system for the heap's resident pages, for `Ledger.resident`.
+                This visits every slot, so it takes longer than the ledger itself. Pages of fresh
+                spans are resident before their first use, once their class has filled four spans.
 
         Raises:
             StateError: the heap is dry, so it has no resident memory.

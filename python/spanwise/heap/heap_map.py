@@ -53,13 +53,18 @@ class HeapMap(Result, Value, Tabular):
     The bytes of all tiles and the ledger's metadata add up to its `held_bytes`.
 
     Attributes:
-        array: one row per tile, `Rows` of TILES_DTYPE, by ascending offset.
+        array: one row per tile by ascending offset. Columns: address, offset (from the heap's
+            start), bytes; kind (0: span of slots, 1: large object, 2: free pages), cls (0: no
+            class), slots, live (of them), cache (number of its thread cache, 0: none);
+            requested_bytes, roundup_bytes, tail_bytes, free_bytes; touched_bytes (resident;
+            2**64 - 1: not queried); first_slot (of the span, in slot_requested_bytes), flags (as
+            sw_tile of include/spanwise/stats.h).
         ledger: the ledger at the same moment.
         page_bytes: page size of the heap's table.
         slot_requested_bytes: requested bytes of each slot of all spans, 2**32 - 1 for a free slot;
             None: not recorded.
-        placed: the live objects of a simulated heap, by ascending offset, `Rows` of PLACED_DTYPE;
-            None: unknown.
+        placed: the live objects of a simulated heap, by ascending offset. Columns: offset,
+            requested_bytes, born_ns (last allocation or resize), site. None: unknown.
     """
 
     array: Rows
@@ -88,7 +93,9 @@ class HeapMap(Result, Value, Tabular):
         return ages
 
     def slots(self, tile: int) -> Rows:
-        """Return the slots of one tile, rows of SLOTS_DTYPE; a large object is one slot.
+        """Return the slots of one tile; a large object is one slot.
+
+        Columns: slot (number), offset, live, requested_bytes; born_ns and site, 0 if unknown.
 
         Args:
             tile: its index in `array`.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spanwise import _format, errors
+from spanwise import _format, _lib, errors
 from spanwise.ledger.ledger import Ledger, ledger_rows
 from spanwise.ledger.parts import PARTS, PEAK_RESIDENT, at_moment
 from spanwise.results.rows import Result, Rows, Tabular, Value, draw
@@ -27,6 +27,10 @@ class Comparison(Result, Value, Tabular):
     ledgers: Sequence[Ledger]
 
     def __post_init__(self) -> None:
+        if isinstance(self.ledgers, Ledger):
+            raise TypeError("ledgers must be a list, not Ledger; for a single one pass [it]")
+        for one in _lib.as_iterable(self.ledgers, "ledgers"):
+            _lib.check_type(one, Ledger, "each of ledgers")
         if not self.ledgers:
             raise errors.InvalidError("nothing to compare; give at least one ledger")
         object.__setattr__(self, "ledgers", tuple(self.ledgers))

@@ -50,7 +50,8 @@ class Ledger(Result, Value, Tabular):
         rss_bytes: resident bytes of the process, from the system; None: not a live heap.
         resident: the same ledger for resident bytes only: the bytes of each part in pages
             of the system that were written to (docs/design/inspect.md); its held_bytes is
-            `resident_bytes`. None: unknown.
+            `resident_bytes`. In a live heap free slots that were never allocated count, too, once
+            a class has filled four spans: its next ones are made resident whole. None: unknown.
         events: operations up to this moment, without ends of threads.
         live_objects: live objects; large_objects of them have pages of their own.
         spans: spans of slots.
@@ -61,7 +62,10 @@ class Ledger(Result, Value, Tabular):
             began, which its sweep will reclaim.
         unswept_bytes: likewise, unreachable objects that the sweep will reclaim; 0 until marking
             has ended.
-        classes: one row per class (row 0: large objects), `Rows` of LEDGER_CLASS_DTYPE.
+        classes: one row per class (row 0: large objects). Columns: cls, size_bytes (of a slot),
+            spans, span_bytes (of all of them), slots, live_objects; the parts requested_bytes,
+            roundup_bytes, tail_bytes, free_slot_bytes, cached_bytes; occupancy (spans by tenths of
+            live slots, and full ones).
         table: name of the size-class table.
         at: the moment: "peak", "peak-resident" (under this table, or "peak-resident under go"),
             "end", "now" or a time.

@@ -201,7 +201,8 @@ def study(
         backend: of RangeAllocator.
 
     Returns:
-        Rows of FRAGMENTATION_DTYPE, shape (policies * sizes * lifetimes,).
+        Shape (policies * sizes * lifetimes,), with the fields policy, backend, sizes, lifetimes,
+        live, extent, needed and bound (as FRAGMENTATION_DTYPE explains them).
 
     Raises:
         InvalidError: a policy is unknown, or there are no objects.

@@ -54,7 +54,9 @@ class Run(Result, Value, Tabular):
         malloc: file of malloc.
         addresses: digests of the relative addresses of live objects at the peak of live bytes and
             at the end; None with several threads.
-        samples: rows of SAMPLES_DTYPE, at every k-th operation and at the peak.
+        samples: rows at every k-th operation and at the peak. Columns: op (operations done),
+            time_ns (of the recording), requested_bytes, live_objects, wall_ns (of the replay),
+            rss_bytes.
         timeline: rows of (wall_ns, rss_bytes), read from outside every 5 ms.
     """
 
@@ -176,7 +178,7 @@ class Replay(Result, Value, Tabular):
 
     @property
     def samples(self) -> Rows:
-        """The first run's samples, rows of SAMPLES_DTYPE."""
+        """The first run's samples, with the columns of `Run.samples`."""
         return self.runs[0].samples
 
     @property

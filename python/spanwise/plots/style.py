@@ -11,7 +11,7 @@ import functools
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -102,8 +102,9 @@ def styled() -> Iterator[None]:
 def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
     """Register a function that draws, and apply the shipped style in it.
 
-    If the first parameter is annotated with a class, an argument of another class is a TypeError.
-    Classes are compared by name, because pictures import models for type checkers only.
+    If the first parameter is annotated with a class, an argument of another class is a TypeError,
+    and so is a single object where a sequence is wanted. Classes are compared by name, because
+    pictures import models for type checkers only.
     """
     argument = next(iter(inspect.signature(draw).parameters))
     wanted = draw.__annotations__[argument]
@@ -114,6 +115,9 @@ def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
             kind = type(args[0])
             if wanted not in [one.__name__ for one in kind.__mro__]:
                 raise TypeError(f"{argument} must be {wanted}, not {kind.__name__}")
+        if args and wanted.startswith("Sequence[") and not isinstance(args[0], Iterable):
+            one = type(args[0]).__name__
+            raise TypeError(f"{argument} must be a list, not {one}; for a single one pass [it]")
         with styled():
             return draw(*args, **kwargs)
 

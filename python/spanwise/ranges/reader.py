@@ -88,11 +88,17 @@ class Reader(Uncopied, io.RawIOBase):
         return int(out[0])
 
     def read_leb128(self) -> int:
-        """Read an unsigned LEB128 number of at most 64 bits, in at most 10 bytes.
+        r"""Read an unsigned LEB128 number: 7 bits per byte, lowest first, the last below 0x80.
+
+        Padding with zero bits is accepted, up to 10 bytes, because AV1 and WebAssembly use it.
 
         Raises:
-            ShortError: the number is incomplete.
-            InvalidError: the number is overlong (code FORMAT) or exceeds 64 bits (code LIMIT).
+            ShortError: the data end within the number.
+            InvalidError: the tenth byte is not the last (code FORMAT, "overlong"), or the number
+                exceeds 64 bits (code LIMIT).
+
+        >>> Reader(b"\xe5\x8e\x26").read_leb128(), Reader(b"\x81\x80\x00").read_leb128()
+        (624485, 1)
         """
         out = ffi.new("uint64_t *")
         with self._memory._lock:

@@ -13,7 +13,7 @@ import numpy as np
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Owner
+from spanwise._owner import Owner, end_body
 from spanwise.errors import BlockBusyError
 from spanwise.ranges.allocators import backend_number
 from spanwise.ranges.blocks import Piece, ScalableBlock, free_piece
@@ -146,13 +146,14 @@ class ScalableAllocator(Owner):
             BlockBusyError: a view is alive at the end; its bytes stay allocated until it ends.
         """
         block = self.alloc(size)
-        view = block.view()
+        view, failed = block.view(), True
         try:
             yield view
+            failed = False
         finally:
             with suppress(BufferError):  # if a view is alive, block.free() raises
                 view.release()
-            block.free()
+            end_body(block.free, failed)
 
     def _refuse_close(self) -> None:
         taken = self.stats().taken_bytes

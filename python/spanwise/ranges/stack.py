@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Made, Owner, refuse_views, view_at
+from spanwise._owner import Count, Made, Owner, end_body, refuse_views, view_at
 from spanwise.errors import InvalidError, StateError
 from spanwise.results.rows import Result
 
@@ -365,11 +365,12 @@ class Stack(Owner):
             BlockBusyError: a view of such a block is alive at the end.
             EscapeError: as in `release`.
         """
-        mark = self.depth
+        mark, failed = self.depth, True
         try:
             yield mark
+            failed = False
         finally:
-            self.release(mark)
+            end_body(lambda: self.release(mark), failed)
 
     def _refuse_views(self, blocks: list[StackBlock], what: str) -> None:
         alive = sum(block._views.alive for block in blocks)

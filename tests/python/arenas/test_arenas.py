@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,6 +30,39 @@ def test_an_arena_with_arrays_is_not_freed() -> None:
     assert repr(arena) == "<Arena, closed>"
     with pytest.raises(sw.StateError, match="the Arena is closed"):
         arena.zeros(1)
+
+
+def test_an_exception_of_the_body_is_not_hidden_by_live_views() -> None:
+    """Its traceback keeps the body's arrays alive, so that the end of the block is refused."""
+
+    def arena() -> None:
+        with sw.Arena(tag="body") as made:
+            kept = made.zeros(10)
+            raise KeyError(len(kept))
+
+    def savepoint() -> None:
+        with sw.Arena() as made, made.savepoint():
+            kept = made.zeros(10)
+            raise KeyError(len(kept))
+
+    def stack() -> None:
+        with sw.Stack() as made, made.frame():
+            view = made.push(10).view()
+            raise KeyError(len(view))
+
+    def borrow() -> None:
+        with sw.ScalableAllocator() as made, made.borrow(10) as view:
+            part = view[:10]
+            raise KeyError(len(part))
+
+    before = sw.Arena.pool_stats().arenas
+    for body in (arena, savepoint, stack, borrow):
+        with pytest.raises(KeyError, match="10") as caught:
+            body()
+        assert caught.value.__context__ is None
+        del caught
+    gc.collect()
+    assert sw.Arena.pool_stats().arenas == before  # freed with the last array
 
 
 def test_figures() -> None:

@@ -8,8 +8,12 @@ import importlib
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import spanwise as sw
+from spanwise.heap import heap_map
+from spanwise.ledger import ledger
+from spanwise.measure import replay_result
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python/spanwise"
@@ -70,6 +74,23 @@ def test_each_public_function_is_reached_or_has_a_reason() -> None:
     excepted = [name for names in UNREACHED.values() for name in names.split()]
     assert len(set(excepted)) == len(excepted)
     assert sorted(exported() - reached()) == sorted(excepted)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (heap_map.HeapMap.__doc__, heap_map.TILES_DTYPE),
+        (heap_map.HeapMap.__doc__, heap_map.PLACED_DTYPE),
+        (heap_map.HeapMap.slots.__doc__, heap_map.SLOTS_DTYPE),
+        (sw.Heap.spans.__doc__, heap_map.SPANS_DTYPE),
+        (sw.Ledger.__doc__, ledger.LEDGER_CLASS_DTYPE),
+        (sw.Run.__doc__, replay_result.SAMPLES_DTYPE),
+    ],
+    ids=["tiles", "placed", "slots", "spans", "classes", "samples"],
+)
+def test_docstrings_name_the_columns_of_rows(text: str, rows: np.dtype[np.void]) -> None:
+    words = set(re.findall(r"\w+", text))
+    assert [name for name in rows.names or () if name not in words] == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -211,6 +211,10 @@ def test_compare() -> None:
     assert sw.Comparison(comparison.ledgers[:1]).verdict().startswith("go has a peak resident of ")
     with pytest.raises(ValueError, match="nothing to compare"):
         sw.Comparison([])
+    with pytest.raises(TypeError, match=r"list, not Ledger; for a single one pass \[it\]"):
+        sw.Comparison(comparison.ledgers[0])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="each of ledgers must be Ledger, not str"):
+        sw.Comparison("go")  # type: ignore[arg-type]
 
 
 def test_sets_add_up(tmp_path: Any) -> None:

@@ -149,6 +149,14 @@ def test_games_differ_in_what_they_allocate_only() -> None:
     assert played["capped"].allocs < capped.allocs < spawned
 
 
+def test_pools_save_collections_as_the_verdict_says() -> None:
+    counts = [play_game(policy).collections for policy in ("none", "list", "capped", "aged")]
+    assert counts == [7, 3, 0, 0]
+    ours = {claim.case: claim.ours for claim in claims()}
+    said = ours["a pool of objects keeps the frames of a game smooth"]
+    assert said == "7 collections without a pool, 3 with a list, 0 with a pool of objects"
+
+
 def test_an_aged_pool_is_emptied_by_collections() -> None:
     """Waves far apart: with collections in between their NPCs are made anew."""
     still = {**SHORT, "frames": 400, "spawned": 0, "wave": 300, "wave_frames": 100}

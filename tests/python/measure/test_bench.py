@@ -47,7 +47,7 @@ def test_each_case_runs_under_each_allocator() -> None:
     axes = found.plot()
     assert {text.get_text() for text in axes.get_yticklabels()} == {"true", "python, 32 MiB"}
     title = f"programs under allocators, in turns\n{found.measured}"
-    assert axes.get_title(loc="left") == title and processor() in found.measured
+    assert axes.get_title() == title and processor() in found.measured
 
 
 def test_rows_go_to_a_file(tmp_path: Path) -> None:

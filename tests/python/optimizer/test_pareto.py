@@ -140,6 +140,6 @@ def test_pictures(program: sw.Recording) -> None:
     pareto = best.make_pareto(counts=(4, 8), caches=(AS_RECORDED,), scales=(1,))
     drawn, waste = pareto.plot(), best.plot_waste()
     assert len(drawn.get_lines()) == 2
-    assert waste.get_title(loc="left") == "round-up of each size under c16, best-12-peak"
+    assert waste.get_title() == "round-up of each size under c16, best-12-peak"
     plt.close("all")
     assert "best-12-peak" in best._repr_html_()

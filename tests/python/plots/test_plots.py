@@ -35,7 +35,7 @@ def test_draws_on_a_figure_of_its_own(name: str, tmp_path: Path) -> None:
     before = dict(mpl.rcParams)
     ax = PICTURES[name](None)
     assert isinstance(ax, Axes)
-    assert ax.get_title() or ax.get_title(loc="left")
+    assert ax.get_title()
     assert ax.get_xlabel()
     assert dict(mpl.rcParams) == before
     plots.save(ax, tmp_path / "a.png")
@@ -74,6 +74,18 @@ def test_a_wrong_model_is_named(draw: Callable[[Any], Axes], named: str) -> None
         draw(7)
 
 
+@pytest.mark.parametrize("draw", [plots.ledgers, plots.replays, plots.latencies])
+def test_a_single_object_is_no_list(draw: Callable[[Any], Axes]) -> None:
+    with pytest.raises(TypeError, match=r"must be a list, not Ledger; .*pass \[it\]"):
+        draw(RECORDING.ledger(GO))
+
+
+def test_a_title_replaces_the_pictures_own() -> None:
+    ax = RECORDING.plot_timeline(GO)
+    ax.set_title("mine")
+    assert [ax.get_title(loc=place) for place in ("left", "center", "right")] == ["", "mine", ""]
+
+
 # --- in a real kernel -----------------------------------------------------------------------------
 
 
@@ -103,7 +115,7 @@ def test_cells_are_where_pages_are() -> None:
 @pytest.mark.parametrize("by", ["occupancy", "age", "touched", "class"])
 def test_a_map_is_drawn_with_title_and_units(by: str) -> None:
     ax = RECORDING.map("go").plot(by=by)
-    assert ax.get_title(loc="left").startswith("mine at peak-resident, table go:\n")
+    assert ax.get_title().startswith("mine at peak-resident, table go:\n")
     assert "one cell: 8.0 KiB" in ax.get_xlabel()
     assert ax.get_ylabel() == "place in the heap, MiB"
     (image,) = ax.images
@@ -132,7 +144,7 @@ def test_slots_of_a_span_by_hand() -> None:
     assert shares == [1, 1, 961 / 1024, 1, 1, -1, -1, -1]
     (dots,) = ax.lines
     assert (dots.get_xdata(), dots.get_ydata())[0].tolist() == [1.5, 2.5, 3.5]  # type: ignore[union-attr]
-    assert "5 of 8 slots in use" in ax.get_title(loc="left")
+    assert "5 of 8 slots in use" in ax.get_title()
     assert ax.get_xlabel().startswith("slots of 1.0 KiB, 4 a row")
 
 

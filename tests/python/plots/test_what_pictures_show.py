@@ -101,7 +101,7 @@ def test_occupancy_has_each_span_once() -> None:
         ax = plots.occupancy(heap.ledger())
     heights = [bar.get_height() for bar in ax.patches]  # type: ignore[attr-defined]
     assert heights == [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 2]
-    assert ax.get_title(loc="left") == "heap at now, table go: 4 spans of slots"
+    assert ax.get_title() == "heap at now, table go: 4 spans of slots"
 
 
 def test_classes_of_tables_lie_below_the_sizes() -> None:
@@ -186,13 +186,13 @@ def test_three_classes_by_hand() -> None:
         f"960 B, {960 / whole:.1%}".replace("%", " %"),
     ]
     title = f"heap at now, table go:\nclasses have 13.9 KiB of {whole / 1024:.1f} KiB waste"
-    assert ax.get_title(loc="left") == title
+    assert ax.get_title() == title
 
 
 def test_few_classes_are_those_with_most() -> None:
     ax = plots.waste_by_class(three_classes(), classes=2)
     assert list(class_bars(ax, 1024)) == ["1,024 B", "48 B"]
-    assert ax.get_title(loc="left").endswith(" waste; the 2 of 3 with most")
+    assert ax.get_title().endswith(" waste; the 2 of 3 with most")
     figure: Any = ax.figure
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["round-up", "tail", "free slots", "cached"]  # of the bars that are drawn
@@ -214,7 +214,7 @@ def test_bars_are_the_ledgers_parts() -> None:
         "free slots": one.free_slot_bytes,
         "cached": one.cached_bytes,
     }
-    assert ax.get_title(loc="left").startswith("mine at peak-resident, table go:\n")
+    assert ax.get_title().startswith("mine at peak-resident, table go:\n")
 
 
 def test_given_axes_and_wrong_arguments() -> None:
