@@ -10,6 +10,17 @@ with sw.Heap(table=sw.SizeClassTable.go()) as heap:
     block = heap.alloc(100)
     view = block.view()
 
+Objects for experiments; `help(sw.Heap)` and so on have the details:
+
+    allocator       SizeClassTable, Heap, HeapOptions, Ledger, Comparison, HeapMap
+    collector       CollectedHeap, ObjectType, CollectedObject, linked_list, random_graph
+    arenas, pools   Arena, ArenaTracker, Pool, TieredSlabs
+    ranges          RangeAllocator, BuddyAllocator, ScalableAllocator, MemoryAllocator, Stack
+    buffers         Memory, Reader, RecyclableMemory
+    recordings      record, recording, Recording, workloads, compare, sweep, optimize
+    measurements    replay, run, bench, compare_peers, check_ledger
+    pictures        plots, and the `plot` methods
+
 `__init__.pyi` lists the public names. A module is loaded when one of its names is first used,
 because loading all of them takes longer than most commands run.
 """

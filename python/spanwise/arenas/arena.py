@@ -31,7 +31,8 @@ class ArenaStats(Result):
     Attributes:
         chunks: number of chunks.
         chunk_bytes: bytes of all chunks.
-        used_bytes: bytes of the chunks that objects and alignment padding use.
+        used_bytes: bytes of the chunks that objects and alignment padding use; objects above a
+            quarter of a chunk are usually in own_bytes instead.
         slack_bytes: unused bytes in chunks other than the newest.
         own_objects: objects outside chunks: from the heap or, in mode "off", from malloc.
         own_bytes: requested bytes of these objects.
@@ -374,6 +375,9 @@ class Arena(SharedChunks, Owner):
                 return "<Arena, closed>"
             stats = self.stats()
         used = f"{stats.used_bytes:,} of {stats.chunk_bytes:,} B used"
+        if stats.own_objects:
+            outside = _format.plural(stats.own_objects, "object")
+            used += f", {outside} outside: {stats.own_bytes:,} B"
         return f"<Arena of {_format.plural(stats.chunks, 'chunk')}, {used}>"
 
 

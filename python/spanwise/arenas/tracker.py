@@ -219,8 +219,9 @@ class ArenaTracker(Owner):
     def events(self) -> Rows:
         """Take the events since the last call, oldest first.
 
-        The column `event` is "arena.new", "arena.alloc", "arena.free" or "arena.alert"; `arena` is
-        the id of a tracked arena. For an allocation, `address` and `size` are those of the chunk,
+        Columns: time_ns (of the tracker's clock), event, arena, address, size, offset, length,
+        thread. `event` is "arena.new", "arena.alloc", "arena.free" or "arena.alert"; `arena` is the
+        id of a tracked arena. For an allocation, `address` and `size` are those of the chunk,
         `offset` and `length` those of the object in it. For an alert, `size` is the untracked
         bytes and `length` the bytes in old arenas.
         """

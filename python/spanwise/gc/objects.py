@@ -248,7 +248,11 @@ class WeakObject(_Row):
 
 
 class Graph(Made):
-    """Objects that `CollectedHeap.build` allocated; this Python object keeps the roots alive."""
+    """Objects that `CollectedHeap.build` allocated; this Python object keeps the roots alive.
+
+    There is no access to the objects: those that Python reads or links come from
+    `CollectedHeap.new`.
+    """
 
     __slots__ = ("__weakref__", "_kept", "_lives", "_nodes", "_type")
     _maker = "CollectedHeap.build"

@@ -169,8 +169,7 @@ class Heap(HandleOwner):
     def path(self, size: SupportsIndex, *, zero: bool = False, scan: bool = False) -> str:
         """Return what serves a request of `size` bytes.
 
-        "specialised": a function generated for the class (`scan`); "tiny": packing of small
-        objects;
+        "specialised": a function generated for the class; "tiny": packing of small objects;
         "generic": the path for any class; "large": whole pages.
 
         >>> Heap(tracked=False).path(64, scan=True), Heap().path(64), Heap().path(1 << 20)

@@ -31,7 +31,9 @@ class HeapOptions(Result):
 
     Attributes:
         limit_bytes: limit of committed bytes; None: no limit.
-        placement: "lifo", "address", "fullest" or "lasting": which partial span serves next.
+        placement: which partly used span serves next: "lifo" (the last to become so), "address"
+            (the lowest), "fullest" (with the fewest free slots) or "lasting" (the one that is
+            expected to be empty last).
         decay_ms: idle pages are returned to the system after one to two times this time in
             milliseconds; None: 500; math.inf: never.
         batch_spans: empty spans that a thread keeps per class.

@@ -94,7 +94,7 @@ class Pool(HeapUser):
             heap: allocates and frees the blocks.
             item_bytes: size of a block, at least 1.
             capacity: the most idle blocks, 1 to 2^32; further ones are freed.
-            order: one of ORDERS.
+            order: "lifo" reuses the block put back last, "fifo" the one put back first.
             zero: clear blocks when they are put back, and zero new ones.
             aged: keep two generations, see `age`. Only with order "lifo".
             thread_slots: each thread also keeps one idle block of its own.

@@ -285,6 +285,10 @@ class BuddyAllocator(RangeBase):
     """Allocates blocks of a unit times powers of two (Knowlton 1965).
 
     `free` needs exactly one allocation, with the requested size.
+
+    >>> with BuddyAllocator(1 << 20, unit=16) as ranges:
+    ...     ranges.alloc(10), ranges.alloc(100)  # blocks of 16 and 128
+    (0, 128)
     """
 
     def __init__(

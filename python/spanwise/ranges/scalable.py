@@ -81,7 +81,8 @@ class ScalableAllocator(Owner):
             child_limit_bytes: the size at which doubling ends; larger requests get their own block.
             limit_bytes: limit of the bytes of all blocks; None: no limit.
             idle_children: blocks without an allocated byte to retain.
-            backing: the source of the blocks, one of BACKINGS.
+            backing: the source of the blocks: "system" (mappings), "libc" (malloc), "pools" (freed
+                blocks are reused), "buddy" (regions of 64 MiB) or "huge" (huge pages).
             backend: the range allocator of each block, as in RangeAllocator: "btree" and "treap"
                 have first fit, "two-treaps" has best fit.
 
@@ -271,7 +272,7 @@ class MemoryAllocator(ScalableAllocator):
 
         Args:
             size: bytes, 1 to 2^40.
-            backing: one of BACKINGS.
+            backing: as in ScalableAllocator.
 
         Raises:
             InvalidError: an argument is not within these limits.

@@ -223,7 +223,7 @@ class Stack(Owner):
         """Create an empty stack.
 
         Args:
-            growth: one of GROWTHS.
+            growth: "copy" (the stack moves) or "chain" (of blocks).
             first_bytes: size of the first block, a multiple of 16.
             limit_bytes: limit of the bytes of all blocks, a multiple of 16.
             checked: `release` raises EscapeError if a registered pointer would outlive its
@@ -247,7 +247,7 @@ class Stack(Owner):
 
     @property
     def growth(self) -> str:
-        """How the stack grows, one of GROWTHS."""
+        """How the stack grows: "copy" or "chain"."""
         return self._growth
 
     def _refuse_close(self) -> None:

@@ -34,6 +34,17 @@ class Row(np.void):  # type: ignore[misc]  # numpy does so itself, for np.record
 
     __str__ = __repr__
 
+    def __getattr__(self, name: str) -> Any:
+        raise _no_attribute("Row", name, self.dtype)
+
+
+def _no_attribute(kind: str, name: str, dtype: np.dtype[Any]) -> AttributeError:
+    """Return the exception for a missing attribute, which may be meant as a column."""
+    message = f"'{kind}' object has no attribute '{name}'"
+    if name in (dtype.names or ()):
+        message += f"; its columns are items: [{name!r}]"
+    return AttributeError(message)
+
 
 class Rows:
     """Rows of named columns, shape (rows,), that numpy and other tools read.
@@ -84,7 +95,10 @@ class Rows:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # numpy finds its protocols on np.asarray(rows)
             raise AttributeError(f"'Rows' object has no attribute '{name}'")
-        return getattr(self._array, name)
+        try:
+            return getattr(self._array, name)
+        except AttributeError:
+            raise _no_attribute("Rows", name, self._array.dtype) from None
 
     def __getitem__(self, index: Any) -> Any:
         found = self._array[index]

@@ -78,6 +78,7 @@ def test_figures() -> None:
             "fallbacks": 0,
             "resets": 0,
         }
+        assert repr(arena) == "<Arena of 0 chunks, 0 of 0 B used, 1 object outside: 5,000 B>"
         del big
     with sw.Arena(chunk_bytes=4096, limit_bytes=4096, mode="force") as arena:
         arena.zeros(900, np.uint8)

@@ -136,6 +136,10 @@ def test_a_printed_row_names_its_columns() -> None:
     assert repr(rows[["name", "share"]][1]) == "Row(name='c16', share=0.0)"
     assert repr(pickle.loads(pickle.dumps(row))) == repr(row) and rows["share"][0] == 0.0
     assert f"live_objects={LEDGER.classes[1]['live_objects']}" in repr(LEDGER.classes[1])
+    for one, name in ((row, "share"), (rows, "share"), (row, "absent")):
+        meant = r"; its columns are items: \['share'\]" if name == "share" else ""
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'{meant}$"):
+            getattr(one, name)
 
 
 # --- results --------------------------------------------------------------------------------------
