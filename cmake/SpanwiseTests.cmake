@@ -6,20 +6,20 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # Tests that need features that src/os/none lacks: thread exit, fork, the recorder and its stack
 # walk, large reservations of addresses and limits on them, madvise, locks that report waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_safe|collector_attach|collector_concurrent|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_type_allocator|collector_shadow|collector_signals|collector_stop|collector_tiny|collector_unjoined|collector_wakes|guard|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|touched_pages|verify)")
+    "^(addresses|arena_safe|collector_attach|collector_concurrent|collector_conservative|collector_events|collector_finalizers|collector_inside|collector_signals|collector_stop|collector_tiny|collector_unjoined|guard|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|touched_pages|verify)")
 
 # Start the longest tests first, so that no processor waits for one long test at the end.
-set(spanwise_long collector collector_steps fork heap hints misuse large_storm limits
-    limits_process optimize refused_calls refused_memory span_words thread_births thread_storm threads touched_pages trace_damage)
+set(spanwise_long collector collector_steps fork heap hints large limits misuse
+    optimize refused_calls refused_memory span thread_births thread_storm threads touched_pages trace_damage)
 
 # Tests that an emulator cannot run (label `native`): it prints its own line when a program aborts
-# (fail, grades); limits of memory and addresses also apply to it (addresses, limits_process,
-# runner); forks while threads run break it (collector_attach, collector_events, collector_shadow,
-# threads, thread_births, thread_burst, fork, purge); some tests take minutes (runner, threads,
-# trace_damage); its madvise and RSS differ from the kernel's (refused_calls, refused_memory,
-# touched_pages); it reads no memory by process_vm_readv (collector_conservative).
+# (fail, grades, memory_grades); limits of memory and addresses also apply to it (addresses, limits,
+# runner); forks while threads run break it (collector_attach, collector_events, threads,
+# thread_births, thread_burst, fork, purge); some tests take minutes (runner, threads, trace_damage);
+# its madvise and RSS differ from the kernel's (refused_calls, refused_memory, touched_pages); it
+# reads no memory by process_vm_readv (collector_conservative).
 set(spanwise_needs_native
-    addresses arena_quarantine arena_safe collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_shadow collector_stop collector_wakes guard guard_refused preload_grades fail fork grades library_grades limits limits_process memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
+    addresses arena_safe collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_stop guard preload_grades fail fork grades limits memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
     touched_pages trace_damage)
 
 # gold takes half the time to link the 90 programs of a preset, each with the whole library.
@@ -40,14 +40,13 @@ foreach(source IN LISTS unit_sources)
   if(NOT SPANWISE_HAS_GLIBC AND module MATCHES "^(unwind|recorder_walks|preload_grades)$")
     continue()
   endif()
-  # These need x86-64: the recorder's CFI rules (recorder_walks), and single steps that count
-  # instructions (range_steps) or stop at each (collector_inside). With a sanitizer or grade 3, code
-  # takes ten times as many steps, and a step could stop ThreadSanitizer while it holds its locks.
-  if(module MATCHES "^(collector_inside|range_steps)$"
-     AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
+  # These need x86-64: the recorder's CFI rules (recorder_walks), and single steps that stop at each
+  # instruction (collector_inside). With a sanitizer or grade 3, code takes ten times as many steps,
+  # and a step could stop ThreadSanitizer while it holds its locks.
+  if(module STREQUAL "collector_inside" AND (SPANWISE_SANITIZE OR SPANWISE_CHECK EQUAL 3))
     continue()
   endif()
-  if(module MATCHES "^(recorder_walks|range_steps|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  if(module MATCHES "^(recorder_walks|collector_inside)$" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     continue()
   endif()
   # The stack walk knows x86-64. ThreadSanitizer and MemorySanitizer delay signals.
@@ -90,7 +89,7 @@ foreach(source IN LISTS unit_sources)
   # Optimise tests with inline paths as in users' programs. Optimising the others takes the compiler
   # longer than the test gains, except for two under an emulator.
   file(STRINGS "${source}" has_inline_paths REGEX "spanwise/fast\\.h")
-  if(CMAKE_CROSSCOMPILING AND module MATCHES "^(backing|heap)$")
+  if(CMAKE_CROSSCOMPILING AND module MATCHES "^(scalable|heap)$")
     target_compile_options(${name} PRIVATE -O1)
   elseif(NOT has_inline_paths)
     target_compile_options(${name} PRIVATE -O0)
@@ -108,7 +107,7 @@ foreach(source IN LISTS unit_sources)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
     endforeach()
   endif()
-  if(module MATCHES "^guard")
+  if(module MATCHES "^(guard|refused_memory)$")
     file(GLOB guard_sources "${PROJECT_SOURCE_DIR}/src/guard/*.c")
     target_sources(${name} PRIVATE ${guard_sources})
   endif()

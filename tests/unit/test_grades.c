@@ -2,7 +2,7 @@
 /* Each grade of checks finds its damage, and lower grades do not: one planted damage per struct for
  * the local checks, one for those of the whole heap. A preset without the checks of its grade fails
  * here. The grade is that of the build; the test presets say which it must be (SPANWISE_GRADE).
- * Other structs: test_library_grades.c. */
+ * Other structs: test_memory_grades.c. */
 #include "base/assert.h"
 #include "dying_words.h"
 #include "heap/hint.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A system that refuses memory to a collector, to arenas with their tracker, and to slabs: call k
- * alone, or all calls from k on, for every k that a small program reaches. Requests fail with their
+/* A system that refuses memory to a collector, to arenas with their tracker, to slabs and to a
+ * guarded heap: call k alone, or all calls from k on, for every k that a small program reaches. Requests fail with their
  * status, no reachable object is lost, objects keep their bytes, and a later request succeeds. The
  * system calls below refuse. */
 #define _GNU_SOURCE
@@ -10,7 +10,10 @@
 #include <sys/syscall.h>
 
 #include "collector.h"
+#include "faults.h"
 #include "gc/grey.h"
+#include "guard/state.h"
+#include "heaps.h"
 #include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
@@ -287,6 +290,64 @@ static void use_collector(uint32_t arg) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
+/* --- a guarded heap --------------------------------------------------------------------------- */
+
+enum { GUARDED = 300 };
+static uint8_t *guarded[GUARDED];
+
+static size_t guarded_size(int i) { return i % 50 == 7 ? 300000 : (size_t)(i * 37 % 2000); }
+
+/* Allocates, resizes and frees objects of many sizes, some sampled; the thread has a record if there
+ * is memory for it. */
+static void use_guarded(sw_heap *heap) {
+    sw_cache *cache = sw_thread_cache(heap);
+    if (cache == NULL) {
+        refused++;
+        return;
+    }
+    sw_guard_thread *own = sw_guard_thread_own();
+    if (own == NULL) own = sw_guard_thread_make(cache);
+    for (int i = 0; i < GUARDED; i++) {
+        if (own != NULL && i % 20 == 0) own->countdown = 1;
+        guarded[i] = sw_guard_alloc_any(cache, own, guarded_size(i), 0, 0, SW_GUARD_MALLOC);
+        if (guarded[i] != NULL)
+            memset(guarded[i], i % 2 + 1, guarded_size(i) == 0 ? 0 : guarded_size(i));
+        else
+            refused += errno == ENOMEM;
+    }
+    for (int i = 0; i < GUARDED; i += 3) {
+        if (guarded[i] == NULL) continue;
+        uint8_t *moved = sw_guard_realloc(cache, own, guarded[i], guarded_size(i) + 100);
+        refused += moved == NULL;
+        if (moved != NULL) guarded[i] = moved;
+    }
+    for (int i = 0; i < GUARDED; i++) {
+        if (guarded[i] != NULL && guarded_size(i) != 0) {
+            CHECK_EQ(guarded[i][0], i % 2 + 1);
+            CHECK_EQ(guarded[i][guarded_size(i) - 1], i % 2 + 1);
+        }
+        sw_guard_free_any(cache, own, guarded[i], SIZE_MAX, SW_GUARD_MALLOC, "free");
+    }
+    CHECK_EQ(seen_count, 0);
+}
+
+/* Nothing is reported as misuse. Protections start once in a process. */
+static void use_guard(uint32_t on) {
+    static sw_heap *heap;
+    if (heap == NULL) {
+        sw_heap_options options;
+        sw_heap_options_init(&options);
+        options.tracked = 1;
+        if (sw_heap_create(&options, &heap) != SW_OK) {
+            refused++;
+            return;
+        }
+        sw_guard_start(heap, on);
+    }
+    use_guarded(heap);
+    CHECK(heap_is_whole(heap));
+}
+
 /* --- types without memory --------------------------------------------------------------------- */
 
 /* A span in which objects of two types lie, and for whose types there is no memory: each word of
@@ -356,6 +417,11 @@ static void test_bits_refused(void) {
 }
 
 int main(void) {
+    remember_faults();
+    sys.all = !SANITIZED; /* first: the children make their space under refusals */
+    refuse_each(use_guard, SW_GUARD_HARDENED);
+    refuse_each(use_guard, SW_GUARD_CANARY);
+    sys.all = false;
     test_types_refused();
     test_bits_refused();
     refuse_each(use_collector, 0);
