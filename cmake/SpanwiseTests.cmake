@@ -54,12 +54,12 @@ foreach(source IN LISTS unit_sources)
      OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$"))
     continue()
   endif()
-  # ThreadSanitizer cannot find anything in tests with one thread at a time (addresses), or that
-  # count system calls (thread_births), and takes ten times as long.
+  # ThreadSanitizer cannot find anything in tests with one thread at a time (addresses, limits), or
+  # that count system calls (thread_births), and takes ten times as long.
   # many_parts tests the library's own thread, which finishes a recording.
   file(STRINGS "${source}" starts_threads REGEX "pthread_create|start_threads|in_thread|many_parts")
   if(SPANWISE_SANITIZE STREQUAL "thread"
-     AND (NOT starts_threads OR module MATCHES "^(addresses|thread_births)$"))
+     AND (NOT starts_threads OR module MATCHES "^(addresses|limits|thread_births)$"))
     continue()
   endif()
   # A thread that has not joined a collector races with it by definition.
@@ -144,7 +144,7 @@ foreach(source IN LISTS unit_sources)
   endif()
 endforeach()
 
-# Fuzz targets, one per backend of range allocators, with our driver or with libFuzzer.
+# Fuzz targets, one per backend of range allocators, with our inputs or with libFuzzer's.
 if(NOT SPANWISE_SANITIZE STREQUAL "thread")
   foreach(backend IN ITEMS btree treap two_treaps buddy)
     set(fuzz fuzz_range_${backend})
@@ -155,10 +155,9 @@ if(NOT SPANWISE_SANITIZE STREQUAL "thread")
     target_include_directories(${fuzz} PRIVATE "${PROJECT_SOURCE_DIR}/tests/unit")
     target_link_libraries(${fuzz} PRIVATE spanwise_internal)
     if(SPANWISE_FUZZ)
-      target_compile_options(${fuzz} PRIVATE -fsanitize=fuzzer)
+      target_compile_options(${fuzz} PRIVATE -fsanitize=fuzzer -DSPANWISE_FUZZ)
       target_link_options(${fuzz} PRIVATE -fsanitize=fuzzer)
     else()
-      target_sources(${fuzz} PRIVATE "${PROJECT_SOURCE_DIR}/tests/fuzz/driver.c")
       add_test(NAME fuzz.range_${backend} COMMAND ${fuzz} --operations 20000)
       set_tests_properties(fuzz.range_${backend} PROPERTIES LABELS unit TIMEOUT 1200)
     endif()

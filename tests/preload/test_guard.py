@@ -164,15 +164,15 @@ def test_a_report_has_the_stacks_of_a_sampled_object(preload: Preload) -> None:
 
 def test_one_of_8192_objects_is_sampled(preload: Preload) -> None:
     """The distances are uniform around 8192, so their count has less variance than Poisson's."""
-    program = preload.program("sampled.c")
+    command = [preload.program("memory.c"), "sampled"]
     expected = 1_000_000 / 8192
-    sampled = int(preload.run([program, "1000000"], PROTECT="sample").stdout)
+    sampled = int(preload.run([*command, "1000000"], PROTECT="sample").stdout)
     assert abs(sampled - expected) < 5 * expected**0.5
-    assert preload.run([program, "1000"], PROTECT="pages").stdout == "1000\n"
+    assert preload.run([*command, "1000"], PROTECT="pages").stdout == "1000\n"
 
 
 PROGRAMS = {
-    "threads": ["births.c"],
+    "threads": ["memory.c", "births", "16", "16"],
     "sqlite3": [
         "sqlite3",
         ":memory:",
@@ -190,7 +190,7 @@ def test_programs_without_a_mistake(preload: Preload, name: str, profile: str) -
     words = PROGRAMS[name]
     if shutil.which(words[0]) is None and not words[0].endswith(".c"):
         pytest.skip(f"{words[0]} is not installed")
-    command = [preload.program(words[0])] if words[0].endswith(".c") else words
+    command = [preload.program(words[0]), *words[1:]] if words[0].endswith(".c") else words
     variables = {"PYTHONMALLOC": "malloc"} if name == "python" else {}
     command = ["env", *(f"{k}={v}" for k, v in variables.items()), *command]
     plain = preload.run(command)

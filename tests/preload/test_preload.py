@@ -94,12 +94,6 @@ def test_moments(preload: Preload, mode: str, tracked: str) -> None:
     assert (ok(done), done.stderr) == ("ok\n", "")
 
 
-@either
-def test_libraries_come_and_go(preload: Preload, tracked: str) -> None:
-    words = [preload.program("moments.c"), "load", preload.program("plugin.c"), "60"]
-    assert ok(preload.run(words, TRACKED=tracked)) == "ok\n"
-
-
 @pytest.fixture(scope="module")
 def deepbind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("deepbind")
@@ -110,6 +104,12 @@ def deepbind(tmp_path_factory: pytest.TempPathFactory) -> Path:
         source = HERE / "deepbind.c"
         subprocess.run([CC, "-fno-builtin", source, *flags, "-o", folder / name], check=True)
     return folder / "deepbind"
+
+
+@either
+def test_libraries_come_and_go(preload: Preload, deepbind: Path, tracked: str) -> None:
+    words = [preload.program("moments.c"), "load", deepbind.with_name("libdeepbind.so"), "60"]
+    assert ok(preload.run(words, TRACKED=tracked)) == "ok\n"
 
 
 def test_a_library_that_prefers_its_own_malloc(preload: Preload, deepbind: Path) -> None:

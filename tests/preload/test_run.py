@@ -226,7 +226,7 @@ lists; 20 span records of 128 bytes; 4 of the thread's record, rounded up."""
 @pytest.mark.parametrize("threads", [16, 208])
 def test_held_is_as_predicted(preload: Preload, tmp_path: Path, threads: int) -> None:
     """Sixteen threads at a time: the caches of those that ended are closed in both."""
-    words = [str(preload.program("births.c")), str(threads), "16"]
+    words = [str(preload.program("memory.c")), "births", str(threads), "16"]
     recording = run_recorded(words, tmp_path / "a.swt").recordings()[0]
     assert recording.summary.threads == threads + 1
     assert recording.summary.thread_ends == threads
@@ -251,7 +251,7 @@ def bound_kib(threads: int) -> int:
 def test_ended_threads_leave_little(preload: Preload, threads: int, thp: str) -> None:
     """Neither a tick nor another call returns memory: the threads do as they end."""
     options: dict[str, Any] = {"THP": thp} if thp else {}
-    run = preload.run([preload.program("burst.c"), str(threads)], **options)
+    run = preload.run([preload.program("memory.c"), "burst", str(threads)], **options)
     assert run.returncode == 0, run.stderr
     live, ended, trimmed = map(int, run.stdout.split())
     assert ended <= bound_kib(threads)

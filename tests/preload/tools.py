@@ -39,8 +39,6 @@ class Preload:
         compiler = [CXX, "-std=c++17"] if is_cxx else [CC, "-std=gnu11"]
         # Optimisers may remove an allocation that is not used.
         flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin", f"-I{CHECKS}"]
-        if source == "plugin.c":
-            flags += ["-shared", "-fPIC"]
         subprocess.run(
             [*compiler, *flags, HERE / source, "-o", out, "-lpthread", "-ldl"], check=True
         )

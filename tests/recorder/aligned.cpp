@@ -4,8 +4,32 @@
 #include <cstdio>
 #include <cstdlib>
 #include <malloc.h>
+#include <map>
+#include <memory>
 #include <new>
+#include <string>
+#include <vector>
 
+// Allocation in its usual forms, all of which must arrive as calls of the malloc family.
+#ifdef OBJECTS
+struct alignas(64) Wide {
+    char bytes[192];
+};
+
+int main() {
+    std::map<int, std::string> words;
+    for (int i = 0; i < 500; i++) words[i] = std::string(static_cast<size_t>(i % 60), 'x');
+    std::vector<std::unique_ptr<Wide>> wide;
+    for (int i = 0; i < 100; i++) wide.push_back(std::make_unique<Wide>());
+    int *array = new int[1000]();
+    void *raw = ::operator new(321);
+    int total = array[999] + static_cast<int>(words.size() + wide.size());
+    ::operator delete(raw);
+    delete[] array;
+    std::printf("%d\n", total);
+    return 0;
+}
+#else
 struct alignas(128) Wide {
     char bytes[300]; // 384 with padding
 };
@@ -62,4 +86,5 @@ extern "C" int allocate() {
 
 #ifndef LIBRARY
 int main() { std::_Exit(allocate()); }
+#endif
 #endif

@@ -292,6 +292,28 @@ static int do_dlopen(long n) {
     return 0;
 }
 
+/* lifecycle open LIBRARY...: calls `allocate` of the libraries named, each opened with names of its own,
+ * twice and in turns; unloads them and does it again. */
+static int open_libraries(int count, char **words) {
+    for (int round = 0; round < 2; round++) {
+        void *opened[8];
+        for (int i = 1; i < count; i++) {
+            if ((opened[i] = dlopen(words[i], RTLD_NOW | RTLD_LOCAL)) == NULL) {
+                fprintf(stderr, "%s\n", dlerror());
+                _exit(77);
+            }
+        }
+        for (int i = 0; i < 2 * (count - 1); i++) {
+            int (*allocate)(void);
+            *(void **)&allocate = dlsym(opened[1 + i / 2], "allocate");
+            int failed = allocate();
+            if (failed != 0) _exit(failed);
+        }
+        for (int i = 1; i < count; i++) dlclose(opened[i]);
+    }
+    _exit(0);
+}
+
 static int do_churn(long n) {
     churn(n, 1001);
     return 0;
@@ -341,6 +363,7 @@ static const mode modes[] = {
 
 int main(int argc, char **argv) {
     self = "/proc/self/exe";
+    if (argc > 1 && strcmp(argv[1], "open") == 0) return open_libraries(argc - 1, argv + 1);
     long n = argc > 2 ? atol(argv[2]) : 1;
     for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof modes[0]; i++)
         if (strcmp(argv[1], modes[i].name) == 0) return modes[i].run(n);

@@ -3,12 +3,21 @@
  * WHAT: large (one object), small (objects of 100 bytes), sparse (one object of eight times the
  * bytes, of which an eighth is touched), grown (one object, by realloc in steps of 1 MiB), medium
  * (objects of 100,000 bytes), threads (eight threads, objects of 2,000 bytes), reused (one object
- * that is freed before the program maps its memory, probably at the same addresses). */
+ * that is freed before the program maps its memory, probably at the same addresses).
+ *
+ * memory family: each function of the malloc family a known number of times, with sizes that no one
+ * else uses, and errno checked around them. Ends through _exit, so that nothing of the C library
+ * comes after. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static void *allocate(const char *what, size_t bytes) {
     if (strcmp(what, "sparse") == 0) {
@@ -64,7 +73,75 @@ static void in_threads(size_t bytes) {
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
+/* --- the family ------------------------------------------------------------------------------- */
+
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);                \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static volatile size_t huge = SIZE_MAX / 2 + 7;
+
+static void aligned(void) {
+    void *p = NULL;
+    errno = 4711;
+    MUST(posix_memalign(&p, 256, 1000) == 0 && (uintptr_t)p % 256 == 0);
+    free(p);
+    MUST((p = aligned_alloc(64, 640)) != NULL && (uintptr_t)p % 64 == 0);
+    free(p);
+    MUST((p = memalign(128, 333)) != NULL && (uintptr_t)p % 128 == 0);
+    free(p);
+    MUST((p = valloc(77)) != NULL && (uintptr_t)p % 4096 == 0);
+    free(p);
+    MUST((p = pvalloc(78)) != NULL && (uintptr_t)p % 4096 == 0);
+    free(p);
+    p = (void *)(uintptr_t)&huge;
+    MUST(posix_memalign(&p, 3, 10) == EINVAL && p == (void *)(uintptr_t)&huge);
+    MUST(errno == 4711);
+}
+
+static void refusals(void) {
+    char *keep = malloc(50);
+    errno = 0;
+    MUST(malloc(huge) == NULL && errno == ENOMEM);
+    errno = 0;
+    MUST(calloc(huge, 4) == NULL && errno == ENOMEM);
+    errno = 0;
+    MUST(realloc(keep, huge) == NULL && errno == ENOMEM);
+    errno = 0;
+    MUST(reallocarray(keep, huge, 16) == NULL && errno == ENOMEM);
+    free(keep);
+    free(NULL);
+    errno = 4711;
+    free(malloc(51));
+    MUST(errno == 4711);
+}
+
+static void family(void) {
+    char *p = malloc(100); /* 100 */
+    MUST(p != NULL);
+    strcpy(p, "kept");
+    p = realloc(p, 100000);
+    MUST(p != NULL && strcmp(p, "kept") == 0);
+    p = reallocarray(p, 20, 10);
+    MUST(p != NULL && strcmp(p, "kept") == 0);
+    free(p);
+    p = realloc(NULL, 300);
+    MUST(p != NULL && realloc(p, 0) == NULL);
+    p = calloc(7, 11);
+    for (int i = 0; i < 77; i++) MUST(p[i] == 0);
+    free(p);
+    free(malloc(0));
+    aligned();
+    refusals();
+    _exit(0);
+}
+
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "family") == 0) family();
     if (argc != 4) return 2;
     size_t malloced = strtoul(argv[2], NULL, 10) << 20, mapped = strtoul(argv[3], NULL, 10) << 20;
     if (strcmp(argv[1], "reused") == 0) free(allocate("large", malloced));

@@ -3,11 +3,23 @@
  * same addresses and has another frame. Block k of the first has 2000 + k bytes, that of the second
  * 4000 + k. In one of the rounds the second call has the stack pointer of the first, and the words
  * that the first has left. Prints how many rounds had the same addresses.
- *   reloads FIRST SECOND ROUNDS */
+ *   reloads FIRST SECOND ROUNDS
+ * Compiled with ROOM it is such a library, with one function, whose frame has ROOM bytes. With
+ * another ROOM (of more than 128, so that the code is as long) the function has the same offset, and
+ * so has its call. */
 #include <alloca.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#ifdef ROOM
+void *plugin_call(void *(*made)(size_t), size_t bytes) {
+    volatile char room[ROOM];
+    void *block = made(bytes);
+    room[0] = 0; /* nothing is written before: what an earlier call left there stays */
+    return block;
+}
+#else
 
 #define APART __attribute__((noinline))
 enum { DEEP = 1 << 18 }; /* the loader does not use as much of the stack */
@@ -55,3 +67,4 @@ int main(int argc, char **argv) {
     printf("%zu\n", same);
     return 0;
 }
+#endif

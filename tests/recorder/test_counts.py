@@ -20,7 +20,7 @@ from tests.recorder.tools import PROGRAMS, Recorder, Run, assert_consistent
 
 
 def test_every_function_of_the_family(recorder: Recorder, tmp_path: Path) -> None:
-    run = recorder.run([recorder.program("family")], tmp_path)
+    run = recorder.run([recorder.program("memory"), "family"], tmp_path)
     assert (run.process.returncode, run.process.stderr) == (0, "")
     assert_consistent(run.main)
     assert run.number("allocs") == 11
@@ -79,7 +79,7 @@ def test_aligned_new_of_libraries_with_names_of_their_own(
     shared = ("-fPIC", "-shared", "-DLIBRARY")
     libraries = [cxx_program(recorder, *shared), cxx_program(recorder, *shared, "-DPOOL")]
     for paths in (libraries, libraries[::-1], libraries[1:]):
-        run = recorder.run([recorder.program("opener"), *paths], tmp_path)
+        run = recorder.run([recorder.program("lifecycle"), "open", *paths], tmp_path)
         assert (run.process.returncode, run.process.stderr) == (0, "")
         assert_consistent(run.main)
         own, of_pool = (
@@ -94,7 +94,7 @@ def test_aligned_new_of_libraries_with_names_of_their_own(
 
 def test_eight_threads_free_each_others_blocks(recorder: Recorder, tmp_path: Path) -> None:
     rounds = 100_000
-    run = recorder.run([recorder.program("pingpong"), "8", str(rounds)], tmp_path)
+    run = recorder.run([recorder.program("threads"), "pingpong", "8", str(rounds)], tmp_path)
     assert run.process.returncode == 0
     assert_consistent(run.main)
     assert run.number("dropped_calls") == 0
@@ -142,10 +142,7 @@ def sort_command(_: Recorder, directory: Path) -> list[str]:
 
 
 def cxx_command(recorder: Recorder, _: Path) -> list[str]:
-    program = recorder.build / "objects"
-    source = PROGRAMS / "objects.cpp"
-    subprocess.run(["g++", "-O2", "-std=c++17", source, "-o", program], check=True)
-    return [str(program)]
+    return [str(cxx_program(recorder, "-DOBJECTS"))]
 
 
 def needs(*tools: str) -> None:
@@ -192,8 +189,8 @@ def chain_sites(recorder: Recorder, path: Path) -> list[list[str]]:
 def test_chains_equal_backtrace(
     recorder: Recorder, tmp_path: Path, flags: tuple[str, ...], depth: int
 ) -> None:
-    program = recorder.program("chain", "-rdynamic", *flags)
-    run = recorder.run([program, str(depth)], tmp_path, options={"STACKS": "128"})
+    program = recorder.program("stacks", "-rdynamic", *flags)
+    run = recorder.run([program, "chain", str(depth)], tmp_path, options={"STACKS": "128"})
     expected = run.process.stdout.split()
     chains = chain_sites(recorder, tmp_path / "out.swt")
     # The innermost addresses differ: malloc and backtrace are called from different places.
@@ -206,8 +203,8 @@ def test_a_walk_that_is_remembered_is_of_the_same_callers(
     recorder: Recorder, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     """Twelve callers whose calls of malloc differ only further up the stack."""
-    program = recorder.program("walks", *flags)
-    recorder.run([program, "5000"], tmp_path, options={"STACKS": "8"})
+    program = recorder.program("stacks", *flags)
+    recorder.run([program, "walks", "5000"], tmp_path, options={"STACKS": "8"})
     recording = sw.Recording.open(tmp_path / "out.swt")
     ops = np.asarray(recording.ops)
     frames = {site.id: site.frames for site in recording.sites}
@@ -227,7 +224,7 @@ def test_a_library_at_the_addresses_of_one_that_was_unloaded(
 ) -> None:
     """Neither its rules nor a walk through it serve the other one, whose frames are larger."""
     shape = ("-shared", "-O2", "-fomit-frame-pointer", "-fno-stack-protector")
-    plugins = [recorder.program("plugin", *shape, f"-DROOM={room}") for room in (256, 512)]
+    plugins = [recorder.program("reloads", *shape, f"-DROOM={room}") for room in (256, 512)]
     program = recorder.program("reloads", "-O2", "-fomit-frame-pointer")
     rounds = 512
     run = recorder.run([program, *plugins, str(rounds)], tmp_path, options={"STACKS": "8"})
@@ -251,7 +248,8 @@ def test_a_library_at_the_addresses_of_one_that_was_unloaded(
 @pytest.mark.parametrize(("depth", "longest"), [("0", 0), ("1", 1), ("3", 3), (None, 16)])
 def test_depth_option(recorder: Recorder, tmp_path: Path, depth: str | None, longest: int) -> None:
     options = {} if depth is None else {"STACKS": depth}
-    run = recorder.run([recorder.program("chain", "-rdynamic"), "20"], tmp_path, options=options)
+    command: list[str | Path] = [recorder.program("stacks", "-rdynamic"), "chain", "20"]
+    run = recorder.run(command, tmp_path, options=options)
     chains = chain_sites(recorder, tmp_path / "out.swt")
     assert max((len(chain) for chain in chains), default=0) == longest
     assert run.main["stack_depth"] == str(longest)

@@ -156,7 +156,8 @@ def test_dlopen_and_dlclose(recorder: Recorder, tmp_path: Path) -> None:
 
 
 def ends(recorder: Recorder, directory: Path, mode: str, **options: str) -> Run:
-    run = recorder.run([recorder.program("ends"), mode, str(THREADS)], directory, options=options)
+    command: list[str | Path] = [recorder.program("threads"), "ends", mode, str(THREADS)]
+    run = recorder.run(command, directory, options=options)
     assert run.process.returncode == 0, run.process.stderr
     for summary in run.recordings.values():
         assert_consistent(summary)

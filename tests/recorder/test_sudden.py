@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorder: programs that end in a way that it does not see lose nothing.
 
-Of the N blocks of each thread of sudden.c a third is kept, a third is freed, and a third is
+Of the N blocks of each thread of threads.c a third is kept, a third is freed, and a third is
 reallocated and freed.
 """
 
@@ -23,13 +23,13 @@ def counts(n: int) -> tuple[int, int, int]:
 def sudden(
     recorder: Recorder, tmp_path: Path, *words: str, salvage: bool = True, **options: str
 ) -> Run:
-    """Runs sudden.c with a folder for areas, and takes in what it left."""
+    """Runs threads.c with a folder for areas, and takes in what it left."""
     areas, place = tmp_path / "areas", tmp_path / "place"
     areas.mkdir(exist_ok=True)
     place.mkdir(exist_ok=True)
     environment = recorder.environment(place / "out.swt", {"AREAS": str(areas), **options})
     done = subprocess.run(
-        [recorder.program("sudden"), *words],
+        [recorder.program("threads"), "sudden", *words],
         env=environment,
         capture_output=True,
         text=True,

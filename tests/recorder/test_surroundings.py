@@ -137,7 +137,7 @@ def test_size_limit_that_the_head_does_not_fit(
 def test_full_disk(recorder: Recorder, tmp_path: Path) -> None:
     """A file system of 64 KiB: what is on it is whole and says why it stops."""
     with small_disk(tmp_path, 64):
-        run = recorder.run([recorder.program("pingpong"), "2", "200000"], tmp_path)
+        run = recorder.run([recorder.program("threads"), "pingpong", "2", "200000"], tmp_path)
         assert (run.process.returncode, run.process.stderr) == (0, "")
         assert run.main["drop_reason"] == "1"
         assert run.number("calls") >= 800_000
@@ -158,7 +158,8 @@ def test_above_another_allocator(recorder: Recorder, tmp_path: Path, name: str) 
     if not found:
         pytest.skip(f"{name} is not installed")
     preload = {"LD_PRELOAD": f"{recorder.library} {found[0]}"}
-    run = recorder.run([recorder.program("pingpong"), "8", "20000"], tmp_path, extra=preload)
+    command: list[str | Path] = [recorder.program("threads"), "pingpong", "8", "20000"]
+    run = recorder.run(command, tmp_path, extra=preload)
     assert run.process.returncode == 0
     assert_consistent(run.main)
     assert run.number("frees") >= 160_000

@@ -10,6 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Which sanitizer a test is compiled for: gcc reports it by macros, clang by features. */
+#if defined(__has_feature)
+#define SANITIZER_FEATURE(name) __has_feature(name)
+#else
+#define SANITIZER_FEATURE(name) 0
+#endif
+
+#if defined(__SANITIZE_THREAD__) || SANITIZER_FEATURE(thread_sanitizer)
+#define UNDER_TSAN 1
+#else
+#define UNDER_TSAN 0
+#endif
+
+#if UNDER_TSAN || defined(__SANITIZE_ADDRESS__) || SANITIZER_FEATURE(address_sanitizer) ||         \
+    SANITIZER_FEATURE(memory_sanitizer)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 /* Any thread may check. */
 static int check_count_;
 static int check_failures_;

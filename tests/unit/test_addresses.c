@@ -11,7 +11,6 @@
 #include "heap/cache.h"
 #include "heaps.h"
 #include "page/space.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 #include "status.h"

@@ -13,7 +13,6 @@
 #include "collector.h"
 #include "faults.h"
 #include "gc/gc.h"
-#include "sanitizer.h"
 #include "spanwise/gc_fast.h"
 #include "spawn.h"
 

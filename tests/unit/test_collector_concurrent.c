@@ -13,7 +13,6 @@
 #include "gc/gc.h"
 #include "gc/inbox.h"
 #include "gc/marker_thread.h"
-#include "sanitizer.h"
 #include "spawn.h"
 
 enum { THREADS = 4, OBJECTS = 96, EDGES = 3, ROOTS = 8, KINDS = 5, OPERATIONS = 120 };

@@ -15,7 +15,6 @@
 #include "collector.h"
 #include "gc/conservative.h"
 #include "gc/gc.h"
-#include "sanitizer.h"
 #include "spawn.h"
 
 #define NOINLINE __attribute__((noinline))

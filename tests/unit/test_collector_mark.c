@@ -10,7 +10,6 @@
 #include "collector.h"
 #include "gc/grey.h"
 #include "gc/mark.h"
-#include "sanitizer.h"
 
 /* --- a list ----------------------------------------------------------------------------------- */
 

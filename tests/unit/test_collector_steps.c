@@ -9,7 +9,6 @@
 
 #include "collector_model.h"
 #include "gc/gc.h"
-#include "sanitizer.h"
 #include "spawn.h"
 
 static void verify(const model *m) {

@@ -9,7 +9,6 @@
 #include "heap/default.h"
 #include "heap/target.h"
 #include "heaps.h"
-#include "sanitizer.h"
 #include "spanwise/fast.h"
 #include "spanwise/spanwise.h"
 

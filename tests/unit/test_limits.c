@@ -12,7 +12,6 @@
 #include "check.h"
 #include "heaps.h"
 #include "os/os.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 #include "status.h"

@@ -14,7 +14,6 @@
 
 #include "check.h"
 #include "heaps.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 

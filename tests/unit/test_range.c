@@ -8,7 +8,6 @@
 #include "range/range.h"
 #include "range_memory.h"
 #include "range_model.h"
-#include "sanitizer.h"
 #include "spanwise/range.h"
 #include "spawn.h"
 

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 
 /* --- the system ------------------------------------------------------------------------------- */

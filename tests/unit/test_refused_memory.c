@@ -14,7 +14,6 @@
 #include "gc/grey.h"
 #include "guard/state.h"
 #include "heaps.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 

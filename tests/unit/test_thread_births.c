@@ -11,7 +11,6 @@
 
 #include "check.h"
 #include "heaps.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 

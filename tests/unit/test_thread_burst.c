@@ -10,7 +10,6 @@
 #include "heap/cache.h"
 #include "heaps.h"
 #include "os/os.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 

@@ -10,7 +10,6 @@
 #include "heap/central.h"
 #include "heap/remote.h"
 #include "heaps.h"
-#include "sanitizer.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 

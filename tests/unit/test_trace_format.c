@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "sanitizer.h"
 #include "trace/addresses.h"
 #include "trace/ids.h"
 #include "trace/retained.h"

@@ -3,7 +3,6 @@
  * history that their stamps define. A model of threads over a shared allocator records: it stamps
  * after an allocation, before a free, and both before and after a reallocation, with any delay.
  * Threads end, and some continue after their end. */
-#include "sanitizer.h"
 #include "trace_fixture.h"
 
 enum { THREADS = 6, STEPS = 60000, ADDRESSES = 300, BLOCK_EVENTS = 64, OPS = STEPS };
