@@ -10,16 +10,16 @@ set(spanwise_needs_linux
 
 # Start the longest tests first, so that no processor waits for one long test at the end.
 set(spanwise_long collector collector_steps fork heap hints large limits misuse
-    optimize refused_calls refused_memory span thread_births thread_storm threads touched_pages trace_damage)
+    optimize refused_calls refused_memory span thread_burst thread_kept threads touched_pages trace_damage)
 
 # Tests that an emulator cannot run (label `native`): it prints its own line when a program aborts
 # (fail, grades, memory_grades); limits of memory and addresses also apply to it (addresses, limits,
 # runner); forks while threads run break it (collector_attach, collector_events, threads,
-# thread_births, thread_burst, fork, purge); some tests take minutes (runner, threads, trace_damage);
+# thread_burst, fork, purge); some tests take minutes (runner, threads, trace_damage);
 # its madvise and RSS differ from the kernel's (refused_calls, refused_memory, touched_pages); it
 # reads no memory by process_vm_readv (collector_conservative).
 set(spanwise_needs_native
-    addresses arena_safe collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_stop guard preload_grades fail fork grades limits memory_grades purge refused_calls refused_memory runner thread_births thread_burst threads
+    addresses arena_safe collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_stop guard preload_grades fail fork grades limits memory_grades purge refused_calls refused_memory runner thread_burst threads
     touched_pages trace_damage)
 
 # gold takes half the time to link the 90 programs of a preset, each with the whole library.
@@ -54,12 +54,12 @@ foreach(source IN LISTS unit_sources)
      OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$"))
     continue()
   endif()
-  # ThreadSanitizer cannot find anything in tests with one thread at a time (addresses, limits), or
-  # that count system calls (thread_births), and takes ten times as long.
+  # ThreadSanitizer cannot find anything in tests with one thread at a time (addresses, limits),
+  # and takes ten times as long.
   # many_parts tests the library's own thread, which finishes a recording.
   file(STRINGS "${source}" starts_threads REGEX "pthread_create|start_threads|in_thread|many_parts")
   if(SPANWISE_SANITIZE STREQUAL "thread"
-     AND (NOT starts_threads OR module MATCHES "^(addresses|limits|thread_births)$"))
+     AND (NOT starts_threads OR module MATCHES "^(addresses|limits)$"))
     continue()
   endif()
   # A thread that has not joined a collector races with it by definition.
@@ -170,16 +170,14 @@ include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER AND NOT SPANWISE_SANITIZE MATCHES "thread|memory")
   enable_language(CXX)
-  set(cxx_tests allocator arena_allocator)
-  set(cxx_standards 11 17)
-  foreach(name standard IN ZIP_LISTS cxx_tests cxx_standards)
-    add_executable(test_${name} "${PROJECT_SOURCE_DIR}/tests/unit/test_${name}.cpp")
-    spanwise_compile(test_${name})
-    set_target_properties(test_${name} PROPERTIES CXX_STANDARD ${standard}
-                                                  CXX_STANDARD_REQUIRED ON)
-    target_link_libraries(test_${name} PRIVATE spanwise_static m)
-    add_test(NAME unit.${name} COMMAND test_${name})
-    set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT 1200)
+  foreach(standard IN ITEMS 11 17)
+    add_executable(test_allocator_${standard} "${PROJECT_SOURCE_DIR}/tests/unit/test_allocator.cpp")
+    spanwise_compile(test_allocator_${standard})
+    set_target_properties(test_allocator_${standard} PROPERTIES CXX_STANDARD ${standard}
+                                                                CXX_STANDARD_REQUIRED ON)
+    target_link_libraries(test_allocator_${standard} PRIVATE spanwise_static m)
+    add_test(NAME unit.allocator_${standard} COMMAND test_allocator_${standard})
+    set_tests_properties(unit.allocator_${standard} PROPERTIES LABELS unit TIMEOUT 1200)
   endforeach()
 endif()
 

@@ -56,8 +56,6 @@ static int is_rare(size_t bytes, size_t i) {
     return is_vast(bytes) && (i % 4 != 0 || bytes >= (size_t)1 << 38);
 }
 
-/* --- one size --------------------------------------------------------------------------------- */
-
 static void plain_sizes(void) {
     for (size_t i = 0; i < size_count; i++) {
         size_t n = sizes[i];
@@ -157,8 +155,6 @@ static void products_resize(void) {
             }
 }
 
-/* --- from size to size ------------------------------------------------------------------------ */
-
 static const size_t resizes[] = {
     0,     1,     8,      15,     16,     17,     24,      25,    31,       32,        33,    63,
     64,    65,    127,    128,    129,    255,    257,     500,   512,      1000,      1024,  1025,
@@ -248,8 +244,6 @@ static void align_grid(void) {
             end_block(aligned_alloc(align, n), n, meant(align), 0);
         }
 }
-
-/* --- errno over free -------------------------------------------------------------------------- */
 
 static void free_keeps_errno(void) {
     for (size_t i = 0; i < RESIZE_COUNT && resizes[i] < VAST; i++)

@@ -44,8 +44,6 @@ static void give_up(char *p, size_t size) {
     free(p);
 }
 
-/* --- process ---------------------------------------------------------------------------------- */
-
 static char *from_constructor, *from_main, *from_exit;
 static int in_process_mode;
 
@@ -76,8 +74,6 @@ static void process(void) {
     from_main = make(777);
     REQUIRE(atexit(at_exit) == 0);
 }
-
-/* --- threads ---------------------------------------------------------------------------------- */
 
 static pthread_key_t key;
 
@@ -115,8 +111,6 @@ static void threads(int n) {
     REQUIRE(now <= held);
 }
 
-/* --- loading ---------------------------------------------------------------------------------- */
-
 static void load(const char *plugin, int n) {
     for (int i = 0; i < n; i++) {
         void *handle = dlopen(plugin, RTLD_NOW | (i % 2 ? RTLD_GLOBAL : RTLD_LOCAL));
@@ -144,8 +138,6 @@ static void opened(const char *preload) {
     give(p);
     give(take(1 << 20));
 }
-
-/* --- forks ------------------------------------------------------------------------------------ */
 
 static volatile int stop;
 
@@ -184,8 +176,6 @@ static void forks(int n) {
     stop = 1;
     for (int i = 0; i < THREADS; i++) REQUIRE(pthread_join(thread[i], NULL) == 0);
 }
-
-/* --- signals ---------------------------------------------------------------------------------- */
 
 static void end_at_once(int number) {
     (void)number;

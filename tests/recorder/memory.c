@@ -73,8 +73,6 @@ static void in_threads(size_t bytes) {
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
-/* --- the family ------------------------------------------------------------------------------- */
-
 #define MUST(condition)                                                                            \
     do {                                                                                           \
         if (!(condition)) {                                                                        \

@@ -80,8 +80,6 @@ static int chain(int depth) {
     return 0;
 }
 
-/* --- walks ------------------------------------------------------------------------------------ */
-
 static SHAPE size_t allocate(size_t size) {
     block = malloc(size);
     size_t known = block != NULL;

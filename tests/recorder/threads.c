@@ -210,8 +210,6 @@ static int sudden(const char *mode, long count, const char *fork_mode) {
     return 2;
 }
 
-/* --- blocks of other threads ------------------------------------------------------------------ */
-
 enum { PLACES = 16, BLOCK_BYTES = 48 };
 
 static void *places[PLACES];

@@ -21,8 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- failing ---------------------------------------------------------------------------------- */
-
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -30,8 +28,6 @@
             abort();                                                                               \
         }                                                                                          \
     } while (0)
-
-/* --- random numbers --------------------------------------------------------------------------- */
 
 /* splitmix64; the state is the caller's. */
 static inline uint64_t random_number(uint64_t *state) {
@@ -172,8 +168,6 @@ static inline void watchdog_start(unsigned seconds) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     watch(parent, seconds);
 }
-
-/* --- the rest --------------------------------------------------------------------------------- */
 
 /* The number after the option, else the default: `program --full` and `program 500` choose a
  * length. */

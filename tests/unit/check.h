@@ -73,6 +73,17 @@ static inline void check_has_failed_(void) {
         }                                                                                          \
     } while (0)
 
+/* A new `type` of its default options after the assignments to `o`, which a comma separates. */
+#define MADE(type, ...)                                                                            \
+    __extension__({                                                                                \
+        type##_options o;                                                                          \
+        type *made_ = NULL;                                                                        \
+        type##_options_init(&o);                                                                   \
+        __VA_ARGS__;                                                                               \
+        CHECK_EQ(type##_create(&o, &made_), SW_OK);                                                \
+        made_;                                                                                     \
+    })
+
 /* A `type` is not created from its default options after the assignments to `o`, which a comma
  * separates. */
 #define REFUSED(type, want, ...)                                                                   \

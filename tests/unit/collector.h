@@ -37,8 +37,6 @@ static inline uint32_t gc_roots(sw_gc *gc, void *words, size_t bytes) {
     return id;
 }
 
-/* --- cycles ----------------------------------------------------------------------------------- */
-
 static inline sw_gc_cycle gc_last_cycle(sw_gc *gc) {
     sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
     CHECK_EQ(sw_gc_last_cycle(gc, &cycle), SW_OK);

@@ -230,8 +230,6 @@ static inline void model_mutate(model *m) {
         model_revive(m);
 }
 
-/* --- cycles ----------------------------------------------------------------------------------- */
-
 /* A cycle begins: what it must keep. */
 static inline void model_note_start(model *m) {
     model_reach(m);
@@ -286,8 +284,6 @@ static inline void model_note_end(model *m, int given_up, int alone) {
     CHECK_EQ(cycle.given_up, given_up);
     CHECK_EQ(cycle.freed_objects, given_up ? 0 : m->dead_at_start);
 }
-
-/* --- lives ------------------------------------------------------------------------------------ */
 
 static inline void model_begin(model *m, sw_gc *gc, uint64_t seed) {
     memset(m, 0, sizeof *m);

@@ -38,21 +38,46 @@ static inline bool died_with(void (*fn)(void), char *text) {
 /* The same of a child that must end so. */
 static inline void dying_words(void (*fn)(void), char *text) { CHECK(died_with(fn, text)); }
 
-/* A damage, and the rule that says so on the way to which it leads. */
-typedef struct planted {
-    const char *rule;
-    void (*fn)(void);
+/* Planted damages: a function has a PLANT(GRADE, RULE) for each, whose block does the damage and
+ * leads to a check. Checks of the grade and above find it, and name the rule. */
+static struct {
+    const char *rule; /* of the chosen one; NULL: there is none */
+    int grade, seen, chosen;
+    bool runs;
 } planted;
 
-/* At grade 2 and above each damage ends a child with its rule. Below nobody looks for it, and what
- * it does then is anybody's guess. */
-static inline void check_planted(const planted *cases, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        char words[DYING_WORDS_MAX] = "";
-        bool died = SW_CHECK < 2 || died_with(cases[i].fn, words);
-        bool named = SW_CHECK < 2 || strstr(words, cases[i].rule) != NULL;
-        if (!died || !named) fprintf(stderr, "%s: \"%s\"\n", cases[i].rule, words);
-        CHECK(died && named);
+static inline bool is_planted(int grade, const char *rule) {
+    if (planted.seen++ != planted.chosen) return false;
+    planted.rule = rule;
+    planted.grade = grade;
+    return planted.runs;
+}
+#define PLANT(grade, rule) if (is_planted(grade, rule))
+#define PLANT_WHERE(possible, grade, rule) if ((possible) && is_planted(grade, rule))
+
+static inline bool next_planted(void (*all)(void)) {
+    planted.rule = NULL;
+    planted.runs = false;
+    planted.seen = 0;
+    all();
+    planted.runs = true;
+    planted.seen = 0;
+    return planted.rule != NULL;
+}
+
+/* Each damage ends a child that names its rule. below: lower grades find nothing; otherwise what a
+ * damage does there is anybody's guess. */
+static inline void check_planted(void (*all)(void), bool below) {
+    for (planted.chosen = 0; next_planted(all); planted.chosen++) {
+        char words[DYING_WORDS_MAX];
+        bool finds = SW_CHECK >= planted.grade;
+        if (!finds && !below) continue;
+        bool died = died_with(all, words);
+        bool named = strstr(words, "ASSERT ") != NULL && strstr(words, planted.rule) != NULL;
+        if (named != finds || (named && !died))
+            fprintf(stderr, "%s: \"%s\"\n", planted.rule, words);
+        CHECK_EQ(named, finds);
+        CHECK(died || !named);
     }
 }
 

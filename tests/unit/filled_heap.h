@@ -18,15 +18,7 @@ typedef struct item {
 static item items[OBJECTS];
 
 static sw_heap *make_heap(const sw_table *table, bool tracked, bool dry) {
-    sw_heap_options options;
-    sw_heap *heap = NULL;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.tracked = tracked;
-    options.dry = dry;
-    options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    return heap;
+    return MADE(sw_heap, o.table = table, o.tracked = tracked, o.dry = dry, o.manual_clock = 1);
 }
 
 static size_t random_size(uint64_t *rng) {

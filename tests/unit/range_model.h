@@ -205,8 +205,6 @@ static inline void buddy_step(sw_range *range, model *m, uint64_t largest, uint6
     }
 }
 
-/* --- both ------------------------------------------------------------------------------------- */
-
 /* A range of the back end and its map. NULL: it does not have the placement, or is smaller than a
  * buddy's unit. size: up to SIZE_MAX_HERE; most: of one request; orders: of a buddy, 0: as many as
  * fit. */

@@ -62,8 +62,6 @@ static void few_addresses(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- places ---------------------------------------------------------------------------------- */
-
 /* Places do not overlap, only their mapped pieces count as the process's memory, and what another
  * mapping occupies is left alone. */
 static void places(void) {
@@ -273,8 +271,6 @@ static void no_leak(void) {
     }
     CHECK(addresses_kb() <= before + 1024); /* 39 times the smallest piece, of 64 KiB, are 2496 */
 }
-
-/* --- a limit ---------------------------------------------------------------------------------- */
 
 static void *nothing(void *arg) { return arg; }
 

@@ -72,13 +72,8 @@ static void begins_in_memory_of_the_caller(void) {
 
 static void owns_big_objects(void) {
     sw_heap *heap = NULL;
-    sw_arena_options options;
-    sw_arena *arena = NULL;
     CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-    sw_arena_options_init(&options);
-    options.chunk_bytes = 4096;
-    options.heap = heap;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
+    sw_arena *arena = MADE(sw_arena, o.chunk_bytes = 4096, o.heap = heap);
     char *big[10];
     for (int i = 0; i < 10; i++) {
         big[i] = sw_arena_alloc(arena, 100000, 4096, SW_SCAN);
@@ -117,8 +112,6 @@ static void copies_out(void) {
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
 
-/* --- savepoints ------------------------------------------------------------------------------- */
-
 static void goes_back(void) {
     sw_arena *arena = make(4096, 0, SW_ARENA_AUTO);
     sw_arena_savepoint empty, first, second, third;
@@ -149,8 +142,6 @@ static void goes_back(void) {
     CHECK_EQ(sw_arena_release(arena, first), SW_STATE);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
 }
-
-/* --- limits and modes ------------------------------------------------------------------------- */
 
 static void stops_or_falls_back_at_the_limit(void) {
     sw_arena *force = make(4096, 8192, SW_ARENA_FORCE);
@@ -204,8 +195,6 @@ static void reads_the_environment(void) {
         expect_exit_0(child);
     }
 }
-
-/* --- bad input -------------------------------------------------------------------------------- */
 
 static void refuses_bad_sizes(void) {
     sw_arena *arena = make(4096, 0, SW_ARENA_AUTO);
@@ -376,8 +365,6 @@ static void end(void) {
     sw_arena_set_keep(1 << 20, 64 << 20);
 }
 
-/* --- by size ---------------------------------------------------------------------------------- */
-
 static void keeps_and_returns_chunks(void) {
     (void)sw_arena_trim();
     sw_arena_set_keep(1 << 20, 64 << 20);
@@ -402,8 +389,6 @@ static void keeps_and_returns_chunks(void) {
     CHECK_EQ(chunk_stats().used_chunk_bytes + chunk_stats().idle_chunk_bytes, 0);
     sw_arena_set_keep(1 << 20, 64 << 20);
 }
-
-/* --- by time ---------------------------------------------------------------------------------- */
 
 static void returns_what_is_old(void) {
     begin(10 * (uint64_t)SECOND);

@@ -114,8 +114,6 @@ static void frees_nothing_where_roots_are_missing(unsigned debug) {
     CHECK(cycle.freed_objects == 1 && cycle.given_up == 0);
 }
 
-/* --- the model -------------------------------------------------------------------------------- */
-
 /* Objects of four arenas that each point to one node or none; nodes are numbered from 1. */
 static void lives_as_the_model(uint64_t seed) {
     enum { ARENAS = 4, OBJECTS = 200 };
@@ -363,8 +361,6 @@ static void says_what_it_knows(void) {
     CHECK(strstr(report, "arena made by thread ") != NULL);
     CHECK(strstr(report, "arena freed by thread ") != NULL);
 }
-
-/* --- the model -------------------------------------------------------------------------------- */
 
 /* Eight arenas, four of them safe; 14 nodes with a pointer each into one of them. At a collection,
  * pointers into ended lives of safe arenas are found, and no other. */

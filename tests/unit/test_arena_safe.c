@@ -173,8 +173,6 @@ static void every_trap_is_reported(void) {
     }
 }
 
-/* --- every use is found ----------------------------------------------------------------------- */
-
 enum { REPEATS = 1000 };
 
 static void finds_every_use(void) {

@@ -26,8 +26,6 @@ static sw_gc *make(void) {
     return gc;
 }
 
-/* --- a stack without memory ------------------------------------------------------------------- */
-
 static bool is_marked(sw_gc *gc, uintptr_t p) {
     const sw_space *space = sw_gc_heap(gc)->space;
     uint32_t id = sw_space_id_of(space, p);
@@ -132,58 +130,6 @@ static void test_owners(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-enum { FEW = 10 };
-
-/* Leaves a few objects with old bytes in a span that no free has touched, and keeps the first. */
-static void *allocate_few(void *arg) {
-    helper_args *args = arg;
-    for (int i = 0; i < FEW; i++) {
-        uintptr_t *node = sw_gc_new(args->gc, types[0], 1);
-        memset(node, 0x55, 64);
-        if (i == 0) args->kept[0] = node;
-    }
-    return NULL;
-}
-
-/* What is swept in a span of nobody has old bytes, and the next object there has none of them. */
-static void test_swept_slots_are_cleared(void) {
-    static void *kept[1];
-    sw_gc *gc = make();
-    helper_args args = {.gc = gc, .kept = kept};
-    gc_roots(gc, kept, sizeof kept);
-    (void)in_thread(allocate_few, &args);
-    CHECK_EQ(gc_collect(gc).freed_objects, FEW - 1);
-    for (int i = 0; i < 2 * FEW; i++) {
-        const uintptr_t *node = sw_gc_new(gc, types[0], 1);
-        for (int w = 0; w < 8; w++) CHECK_EQ(node[w], 0);
-    }
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
-/* Spans of a few slots come and go by explicit frees; what comes next in their pages is marked by
- * its own class. */
-static void test_spans_that_come_and_go(void) {
-    enum { COUNT = 40 };
-    const size_t sizes[] = {1500, 2048, 3000, 4096, 6000, 8192};
-    sw_gc *gc = make();
-    sw_heap *heap = sw_gc_heap(gc);
-    void **root = NULL, **p[COUNT];
-    gc_roots(gc, &root, sizeof root);
-    for (unsigned round = 0; round < 24; round++) {
-        size_t size = sizes[round % 6];
-        for (int i = 0; i < COUNT; i++) p[i] = sw_heap_alloc(heap, size, SW_SCAN);
-        for (int i = 1; i < COUNT; i++) p[i - 1][size / 8 - 1] = p[i];
-        root = p[0];
-        CHECK_EQ(gc_collect(gc).marked_objects, COUNT);
-        root = NULL;
-        for (int i = 0; i < COUNT; i++) sw_heap_free(heap, p[i]);
-        CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    }
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
-/* --- kinds of objects ------------------------------------------------------------------------- */
-
 static void test_untyped(void) {
     sw_gc *gc = make();
     sw_heap *heap = sw_gc_heap(gc);
@@ -227,18 +173,6 @@ static void test_strange_words(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
     CHECK_EQ(sw_gc_destroy(other), SW_OK);
 }
-
-/* An object that was collected is free: freeing it is misuse. */
-static void test_free_of_collected(void) {
-    sw_gc *gc = make();
-    remember_faults();
-    void *object = sw_gc_new(gc, types[0], 1);
-    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    EXPECT_FAULT(DOUBLE_FREE, object, sw_heap_free(sw_gc_heap(gc), object));
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
-/* --- graphs by numbers ------------------------------------------------------------------------ */
 
 static void test_build(void) {
     sw_gc *gc = make();
@@ -400,8 +334,6 @@ static void test_dense(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- types that are added while others allocate ----------------------------------------------- */
-
 enum { ADDED = 3000 };
 
 static void *add_types(void *arg) {
@@ -424,8 +356,6 @@ static void test_types_added_meanwhile(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- options of the heap ---------------------------------------------------------------------- */
-
 enum { SLOTS = 2000, SIZES = 4, LIMIT = 4 << 20 };
 
 static void *slots[SLOTS];
@@ -441,8 +371,6 @@ static sw_gc *begin_with(const sw_heap_options *options, uint32_t kinds_types[SI
     CHECK_EQ(sw_gc_add_roots(gc, slots, sizeof slots, &roots), SW_OK);
     return gc;
 }
-
-/* --- a limit ---------------------------------------------------------------------------------- */
 
 static int hook_calls;
 
@@ -498,11 +426,8 @@ static void test_refused(void) {
 int main(void) {
     test_stack_overflow();
     test_owners();
-    test_swept_slots_are_cleared();
-    test_spans_that_come_and_go();
     test_untyped();
     test_strange_words();
-    test_free_of_collected();
     test_build();
     test_bad_input();
     test_types_that_share_spans();

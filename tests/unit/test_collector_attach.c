@@ -47,8 +47,6 @@ static void wait_for(const uint32_t *word) {
     while (read_word(word) == 0) sched_yield();
 }
 
-/* --- which call joins ------------------------------------------------------------------------- */
-
 static void new_object(void) { CHECK(sw_gc_new(gc, type, 1) != NULL); }
 static void new_array(void) { CHECK(sw_gc_new(gc, type, 3) != NULL); }
 static void new_typed(void) {
@@ -100,8 +98,6 @@ static void test_calls(void) {
         }
 }
 
-/* --- names ------------------------------------------------------------------------------------ */
-
 static uint32_t is_here, may_go;
 
 /* The thread joins by itself, then comes to no safe point. */
@@ -144,8 +140,6 @@ static void test_late_option(void) {
     CHECK_EQ(sw_gc_set_roots(gc, SW_GC_CONSERVATIVE), SW_OK);
     end();
 }
-
-/* --- leaving ---------------------------------------------------------------------------------- */
 
 static pthread_key_t key;
 
@@ -199,8 +193,6 @@ static void test_end(way how, unsigned roots) {
     CHECK_EQ(joined(), 1);
     end();
 }
-
-/* --- threads that come and go ----------------------------------------------------------------- */
 
 /* ThreadSanitizer has 50 MiB of static data, which each cycle scans. */
 enum { GENERATIONS = UNDER_TSAN ? 4 : 40, AT_ONCE = 4, LONGEST = 400 };
@@ -259,8 +251,6 @@ static void test_fork(void) {
     end();
 }
 
-/* --- no memory -------------------------------------------------------------------------------- */
-
 /* The system refuses all memory at the thread's first call, then gives it. */
 static void *join_without_memory(void *arg) {
     struct rlimit limit, none;
@@ -289,8 +279,6 @@ static void test_no_memory(unsigned roots) {
     CHECK_EQ(joined(), 1);
     end();
 }
-
-/* --- the loader ------------------------------------------------------------------------------- */
 
 /* A library's constructor calls this, with the loader's lock held. */
 static void construct(void) {

@@ -445,30 +445,6 @@ static void test_full_buffers(void) {
     gc_end(f.gc);
 }
 
-/* New objects survive, also in spans that the cycle has not met, and in spans that it has. */
-static void test_black(void) {
-    for (int order = 0; order < 2; order++) {
-        fixture f;
-        start(&f);
-        for (uint64_t i = 0; i < 1000; i++) push(&f, i);
-        for (int i = 0; i < 500; i++) f.list = f.list->next;
-        (void)gc_collect(f.gc); /* spans with free slots */
-        CHECK_EQ(sw_gc_set_order(f.gc, order == 0 ? SW_GC_BY_OBJECT : SW_GC_BY_SPAN), SW_OK);
-        park(f.gc);
-        CHECK_EQ(sw_gc_start(f.gc), SW_OK);
-        node *first = f.list;
-        for (uint64_t i = 0; i < 2000; i++) push(&f, 7);
-        node *made = f.list;
-        f.list = first;
-        f.other = made;
-        unpark(f.gc);
-        CHECK_EQ(wait_for_cycle(f.gc).freed_objects, 0);
-        for (int i = 0; i < 2000; i++, made = made->next) CHECK_EQ(made->number, 7);
-        CHECK_EQ((uintptr_t)made, (uintptr_t)first);
-        gc_end(f.gc);
-    }
-}
-
 /* A weak reference brings an object back that only the barrier's inbox can keep. */
 static void test_weak(void) {
     fixture f;
@@ -893,8 +869,6 @@ static void test_back_to_stops(void) {
     gc_end(gc);
 }
 
-/* --- large objects ---------------------------------------------------------------------------- */
-
 static void *collect_on(void *arg) {
     fixture *f = arg;
     while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
@@ -946,7 +920,6 @@ int main(void) {
     test_options();
     test_snapshot();
     test_full_buffers();
-    test_black();
     test_weak();
     test_filtered_buffer();
     test_many_stops();

@@ -63,8 +63,6 @@ static NOINLINE void collect(void) {
     CHECK_EQ(cycle.given_up, 0);
 }
 
-/* --- the first list --------------------------------------------------------------------------- */
-
 static NOINLINE void first_list(void) {
     node *list = NULL;
     for (uint64_t i = 0; i < 1000; i++) list = make(list, i);
@@ -197,8 +195,6 @@ static void test_places(void) {
     }
 }
 
-/* --- libraries that come and go while the world stops ------------------------------------------ */
-
 static hidden moving;
 static int changes; /* times that the set of modules still changes */
 
@@ -233,8 +229,6 @@ static void test_changing_modules(void) {
     unload_library();
     end();
 }
-
-/* --- registers -------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 /* Collects while only the register holds the object. */
@@ -386,8 +380,6 @@ static void test_unreadable_page(void) {
     end();
 }
 
-/* --- words that only look like pointers ------------------------------------------------------- */
-
 enum { DEAD = 100000, WORDS = 1 << 17 };
 static uintptr_t planted[WORDS];
 
@@ -493,8 +485,6 @@ static void test_blocked(void) {
     CHECK_EQ(sw_gc_unblock(gc), SW_OK);
     end();
 }
-
-/* --- the option ------------------------------------------------------------------------------- */
 
 static void *allocate(void *arg) {
     (void)sw_gc_new(gc, type, 1);

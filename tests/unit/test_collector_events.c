@@ -210,8 +210,6 @@ static void finalizers(void) {
     CHECK_EQ(sw_gc_finalize(f->gc, SIZE_MAX), 1);
 }
 
-/* --- threads ---------------------------------------------------------------------------------- */
-
 static int comes;                 /* atomic: the thread has joined */
 static uint64_t taken_by_mutator; /* events */
 
@@ -272,8 +270,6 @@ static void forks(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
-/* --- shadow ----------------------------------------------------------------------------------- */
-
 typedef struct node {
     struct node *next;
     uint64_t number;
@@ -293,8 +289,6 @@ static uint64_t left(void) {
     CHECK_EQ(sw_gc_verify(gc), SW_OK);
     return gc_objects(gc);
 }
-
-/* --- frames of functions ---------------------------------------------------------------------- */
 
 enum { DEPTH = 100 };
 
@@ -339,8 +333,6 @@ static void test_calls(void) {
     CHECK_EQ(sw_gc_shadow_destroy(shadow), SW_OK);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
-
-/* --- frames against a model ------------------------------------------------------------------- */
 
 enum { FRAMES = 40, WORDS = 7, ROUNDS = 400 };
 
@@ -412,8 +404,6 @@ static void test_steps(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- misuse ----------------------------------------------------------------------------------- */
-
 static void *use_elsewhere(void *shadow) {
     static void *word;
     sw_gc_frame frame = {0};
@@ -460,8 +450,6 @@ static void test_misuse(void) {
     CHECK_EQ(left(), 0);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
-
-/* --- frames that a jump has left -------------------------------------------------------------- */
 
 static jmp_buf back;
 static sw_gc_frame lost[2];
@@ -510,8 +498,6 @@ static void test_jump(void) {
     CHECK_EQ(left(), 1);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
-
-/* --- frames that were overwritten ------------------------------------------------------------- */
 
 /* Each word of a frame, with a bit or all bits changed: the frame and what is below it are unknown,
  * so the cycle frees nothing, and reads no address out of the frame. */
@@ -597,8 +583,6 @@ static void test_threads(void) {
     for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
-
-/* --- fork ------------------------------------------------------------------------------------- */
 
 static int step; /* atomic: of the play of two threads */
 

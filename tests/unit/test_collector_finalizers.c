@@ -4,8 +4,6 @@
 #include "collector_refs.h"
 #include "spawn.h"
 
-/* --- finalizers ------------------------------------------------------------------------------- */
-
 static void test_finalizer_is_replaced_and_taken_away(void) {
     begin(0);
     node *object = make(1);
@@ -148,8 +146,6 @@ static void test_heap_closed_during_a_cycle(void) {
     CHECK_EQ(calls, 0);
 }
 
-/* --- steps ------------------------------------------------------------------------------------ */
-
 /* What a finalizer brings back is marked in steps, between which the program writes into what it
  * holds. */
 static void test_resurrection_in_steps(void) {
@@ -196,8 +192,6 @@ static void test_given_up(void) {
     collect(1, 0, 1);
     end();
 }
-
-/* --- types ------------------------------------------------------------------------------------ */
 
 static void test_type_finalizer(void) {
     begin(SW_GC_CHECKMARK);

@@ -39,14 +39,6 @@ static int lives(const fixture *f, void *object) {
 
 /* --- free ------------------------------------------------------------------------------------- */
 
-static void test_free_while_idle(void) {
-    fixture f = make();
-    void *object = sw_gc_new(f.gc, f.node, 1);
-    sw_heap_free(f.heap, object);
-    CHECK(!lives(&f, object));
-    gc_end(f.gc);
-}
-
 /* The slot stays as it is until the sweep, and what the object pointed to is kept: the program has
  * it. */
 static void test_free_while_marking(size_t bytes) {
@@ -68,46 +60,6 @@ static void test_free_while_marking(size_t bytes) {
     CHECK_EQ(cycle.freed_objects, 0);
     gc_end(f.gc);
 }
-
-/* Before its span is swept a free waits, after that it is one. */
-static void test_free_while_sweeping(void) {
-    fixture f = make();
-    void *early = sw_gc_new(f.gc, f.node, 1), *late = sw_gc_new(f.gc, f.node, 1);
-    void *list[2] = {early, late};
-    gc_roots(f.gc, list, sizeof list);
-    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
-    gc_mark_all(f.gc);
-    CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_SWEEPING);
-    sw_heap_free(f.heap, early);
-    CHECK(lives(&f, early));
-    while (lives(&f, early)) CHECK_EQ(sw_gc_step(f.gc, 1), SW_OK);
-    int swept_so_far = sw_gc_current_phase(f.gc) == SW_GC_SWEEPING;
-    sw_heap_free(f.heap, late);
-    CHECK(swept_so_far && !lives(&f, late));
-    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
-    gc_end(f.gc);
-}
-
-static void *free_there(void *arg) {
-    void **args = arg;
-    sw_heap_free(args[0], args[1]);
-    return NULL;
-}
-
-/* A free by another thread, of a span that is this thread's. */
-static void test_free_elsewhere(void) {
-    fixture f = make();
-    root = sw_gc_new(f.gc, f.node, 1);
-    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
-    void *args[2] = {f.heap, root};
-    (void)in_thread(free_there, args);
-    CHECK(lives(&f, root));
-    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
-    CHECK(!lives(&f, root));
-    gc_end(f.gc);
-}
-
-/* --- what waits for the sweep is free, as far as callers go ----------------------------------- */
 
 static void refuse_all(const fixture *f, void *gone) {
     EXPECT_FAULT(DOUBLE_FREE, gone, sw_heap_free(f->heap, gone));
@@ -146,8 +98,6 @@ static void test_racing_double_free(void) {
     gc_end(f.gc);
 }
 
-/* --- realloc, trim ---------------------------------------------------------------------------- */
-
 /* A large object that is cut keeps what its end pointed to until the mark is over: it moves. */
 static void test_realloc_while_marking(void) {
     fixture f = make();
@@ -185,8 +135,6 @@ static void test_trim_while_marking(void) {
     CHECK_EQ(sw_space_id_of(f.heap->space, (uintptr_t)object), SW_SPAN_RELEASED);
     gc_end(f.gc);
 }
-
-/* --- allocation ------------------------------------------------------------------------------- */
 
 /* While a cycle sweeps, allocations sweep what they need: the heap does not grow. */
 static void test_lazy_sweep(void) {
@@ -322,8 +270,6 @@ static void test_write_without_memory(void) {
     gc_end(f.gc);
 }
 
-/* --- one span --------------------------------------------------------------------------------- */
-
 /* A free slot whose mark is clear is neither counted nor freed once more. */
 static void test_sweep_of_free_slots(void) {
     sw_span span;
@@ -340,8 +286,6 @@ static void test_sweep_of_free_slots(void) {
     CHECK_EQ(span.own.local, ~UINT64_C(0x3F0));
     CHECK_EQ(span.own.remote, 0x100);
 }
-
-/* --- pending ---------------------------------------------------------------------------------- */
 
 enum {
     NODES = 300,
@@ -526,12 +470,9 @@ static void test_shorter_struct(void) {
 }
 
 int main(void) {
-    test_free_while_idle();
     test_free_while_marking(64);
     test_free_while_marking(5000);
     test_free_while_marking(200000);
-    test_free_while_sweeping();
-    test_free_elsewhere();
     test_misuse(64);
     test_misuse(100000);
     test_racing_double_free();

@@ -133,8 +133,6 @@ static void *make_stopped(way how, int at) {
     return made;
 }
 
-/* --- a heap ----------------------------------------------------------------------------------- */
-
 static void begin(bool inside, unsigned debug) {
     sw_heap_options options;
     sw_heap_options_init(&options);

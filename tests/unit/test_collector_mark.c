@@ -101,7 +101,7 @@ static void test_list(uint64_t objects) {
 
 /* --- a tree ----------------------------------------------------------------------------------- */
 
-enum { DEPTH = 11, FAR_OBJECTS = 4000, NODE_WORDS = 4, WIDE_WORDS = 128, OUTSIDE = 3 };
+enum { DEPTH = 11, FAR_OBJECTS = 4000, NODE_WORDS = 4, WIDE_WORDS = 128 };
 
 typedef struct forest {
     sw_gc *gc;
@@ -182,18 +182,6 @@ static void cycle_of(size_t work, uint64_t kept, uint64_t freed) {
         if (work > 1) CHECK_EQ(sw_gc_verify(woods.gc), SW_OK);
     }
     EXPECT_FINISH(woods.gc, kept, freed);
-}
-
-/* A perfect tree of 4,095 nodes and nothing else. */
-static void test_plain_tree(void) {
-    begin();
-    root = grow(DEPTH);
-    CHECK_EQ(woods.kept, 4095);
-    cycle_of(0, 4095, 819);
-    cycle_of(1000, 4095, 0);
-    root = NULL;
-    cycle_of(0, 0, 4095);
-    end();
 }
 
 /* With far objects, some of other types, pointers back, and objects that lead nowhere. Far objects
@@ -430,7 +418,6 @@ static void test_spans_end(void) {
 int main(int argc, char **argv) {
     test_list(argc > 1 ? strtoull(argv[1], NULL, 10) : LIST_OBJECTS);
     test_mixed_chain();
-    test_plain_tree();
     test_mixed_tree();
     test_short_stack();
     test_who_waits();

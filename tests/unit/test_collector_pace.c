@@ -293,8 +293,6 @@ static void expect(const clock_fixture *f, uint64_t mark, uint64_t sweep, uint64
     CHECK_EQ(cycle.steps, steps);
 }
 
-/* --- times of a cycle ------------------------------------------------------------------------- */
-
 /* 1-2 the start, 3-4 marking, 5-6 the sweep; 7-12 the same of the next cycle, which is longer. */
 static void at_once(void) {
     clock_fixture *f = clock_start(10);
@@ -347,8 +345,6 @@ static void by_time(void) {
     }
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
-
-/* --- events ----------------------------------------------------------------------------------- */
 
 typedef struct one_event {
     char kind;
@@ -470,8 +466,6 @@ static void asked(void) {
         CHECK(setenv("SPANWISE_DEBUG", without[i], 1) == 0 && !sw_gc_trace_asked());
     CHECK(unsetenv("SPANWISE_DEBUG") == 0 && !sw_gc_trace_asked());
 }
-
-/* --- the pace --------------------------------------------------------------------------------- */
 
 typedef struct pace_case {
     uint64_t live_mib, percent, limit_mib, in_steps;

@@ -93,8 +93,6 @@ static void test_many_references(void) {
     end();
 }
 
-/* --- explicit free ---------------------------------------------------------------------------- */
-
 static void test_explicit_free(int in_cycle) {
     begin(SW_GC_CHECKMARK);
     node *object = make(1);

@@ -131,8 +131,6 @@ static void test_graphs(void) {
     }
 }
 
-/* --- forks ------------------------------------------------------------------------------------ */
-
 /* Operations of the program and the collector. */
 static void go_on(model *m, int operations) {
     for (int n = 0; n < operations; n++) {
@@ -176,8 +174,6 @@ static void test_forks(void) {
     end_graph(&m);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
-
-/* --- options of heaps ------------------------------------------------------------------------- */
 
 /* Every placement, with batches of spans and other options that combine with a collector
  * (docs/design/gc.md). */

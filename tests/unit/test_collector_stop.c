@@ -213,8 +213,6 @@ static void test_late(void) {
     CHECK_EQ(sw_gc_destroy(f.gc), SW_OK);
 }
 
-/* --- one thread ------------------------------------------------------------------------------- */
-
 static void test_states(void) {
     fixture f;
     start(&f);
@@ -380,8 +378,6 @@ static void play(void (*way)(int thread), bool they_sleep) {
     end();
 }
 
-/* --- threads that have not joined ------------------------------------------------------------- */
-
 /* Both are inside of the heap when the world is to stop; the second one to leave wakes the stopper.
  * Then one comes back and waits outside. */
 static void *be_inside(void *arg) {
@@ -412,8 +408,6 @@ static void inside(void) {
     CHECK_EQ(gc->changing, 0);
     end();
 }
-
-/* --- of two that sleep, one that is slow ------------------------------------------------------ */
 
 static int gone; /* atomic: threads that the world let go on */
 
@@ -460,8 +454,6 @@ static void slow_sleeper(void) {
     end();
 }
 
-/* --- the deadline ----------------------------------------------------------------------------- */
-
 static uint64_t readings;
 /* A nanosecond for each reading; a stop that does not end gets a late time in the end. */
 static uint64_t tick(void) { return ++readings < 1000 ? readings : UINT64_MAX / 2; }
@@ -489,8 +481,6 @@ static void deadline(void) {
     gc->timeouts = 0;
     end();
 }
-
-/* --- a fork ----------------------------------------------------------------------------------- */
 
 /* Threads that were inside of the heap are not in the child, which waits for none of them. */
 static void forked(void) {

@@ -228,8 +228,6 @@ static void test_table(void) {
     sw_table_destroy(table);
 }
 
-/* --- threads ---------------------------------------------------------------------------------- */
-
 enum { THREADS = 3, HELD = 50, MADE = 5000 };
 
 static unsigned char *held[THREADS][HELD]; /* roots; each points at a byte that is its number */
@@ -275,8 +273,6 @@ static void test_threads(void) {
     CHECK_EQ(gc_objects(f.gc), 0); /* a thread's end gives its block up */
     gc_end(f.gc);
 }
-
-/* --- allocators ------------------------------------------------------------------------------- */
 
 static sw_gc *begin(const sw_table *table) {
     sw_gc *gc;
@@ -518,19 +514,6 @@ static void test_finalizers(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* Objects that are packed share blocks, whoever asks for them. */
-static void test_packed(void) {
-    sw_gc *gc;
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tiny = 1;
-    CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
-    sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, 4, 0));
-    uintptr_t first = (uintptr_t)sw_gc_type_alloc(&maker);
-    for (uintptr_t i = 1; i < 4; i++) CHECK_EQ((uintptr_t)sw_gc_type_alloc(&maker), first + 4 * i);
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
 static void test_bad_input(void) {
     sw_gc *gc = gc_begin(0);
     sw_gc_type_allocator maker;
@@ -574,7 +557,6 @@ int main(void) {
     maker_test_threads();
     test_fork();
     test_finalizers();
-    test_packed();
     test_bad_input();
     test_no_memory();
     return check_result();

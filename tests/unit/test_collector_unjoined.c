@@ -38,8 +38,6 @@ static void wait_for(const uint32_t *word, uint32_t value) {
     while (read_word(word) != value) sched_yield();
 }
 
-/* --- calls while the world is to stop --------------------------------------------------------- */
-
 static uint32_t has_joined, may_stop;
 
 /* A joined thread that comes to no safe point before it may: until then the world is to stop. */
@@ -110,8 +108,6 @@ static void names_a_call(int kind) {
     end();
 }
 
-/* --- calls at any time ------------------------------------------------------------------------ */
-
 enum { MUTATORS = 2, CYCLES = 200 };
 static uint32_t stops;
 
@@ -145,8 +141,6 @@ static void cycles_outlive_them(void) {
     remember_faults();
     end();
 }
-
-/* --- ends of threads -------------------------------------------------------------------------- */
 
 typedef struct ending {
     bool allocates, blocks, pushes;

@@ -94,8 +94,6 @@ static void misuse(void) {
     CHECK_EQ(errno, 33);
 }
 
-/* --- specialised paths ------------------------------------------------------------------------ */
-
 static uint32_t span_class_of(sw_heap *heap, const void *p) {
     sw_target target = sw_target_find(heap, p);
     CHECK_EQ(target.misuse, SW_MISUSE_NONE);

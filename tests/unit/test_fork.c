@@ -78,8 +78,6 @@ static void threads_at_work(void) {
     for (size_t t = 0; t < THREADS; t++) sw_cache_close(caches[t]);
 }
 
-/* --- large objects ---------------------------------------------------------------------------- */
-
 enum { LARGE = 64 << 10 };
 
 static pthread_barrier_t barrier;
@@ -121,8 +119,6 @@ static void ends_of_threads_and_forks(void) {
     heap_end(heap);
 }
 
-/* --- empty spans ------------------------------------------------------------------------------ */
-
 enum { PAGE = 8192, IDLE = 4 };
 static sw_cache *owner;
 
@@ -145,8 +141,6 @@ static void empty_spans_are_free_pages(void) {
     CHECK_EQ(ledger_of(heap).spans, IDLE + 1);
     heap_end(heap);
 }
-
-/* --- arenas, pools and scalable allocators -------------------------------------------------------- */
 
 enum { FORKERS = 3 };
 
@@ -172,8 +166,6 @@ static void fork_beside(void *(*hammer)(void *), int (*child_works)(void), int f
     __atomic_store_n(&stops, true, __ATOMIC_RELAXED);
     for (int i = 0; i < FORKERS; i++) (void)pthread_join(threads[i], NULL);
 }
-
-/* --- arenas, their tracker, slabs ------------------------------------------------------------- */
 
 static sw_arena *shared_arena;
 static sw_tracker *tracker;
@@ -206,11 +198,7 @@ static int arenas_work(void) {
 }
 
 static void forks_of_arenas(int forks) {
-    sw_slabs_options options;
-    sw_slabs_options_init(&options);
-    options.capacity = 100;
-    options.locked = 1;
-    CHECK_EQ(sw_slabs_create(&options, &slabs), SW_OK);
+    slabs = MADE(sw_slabs, o.capacity = 100, o.locked = 1);
     CHECK_EQ(sw_tracker_create(NULL, &tracker), SW_OK);
     shared_arena = make_arena((sw_arena_options){.chunk_bytes = 4096, .locked = 1});
     fork_beside(use_arenas, arenas_work, forks);
@@ -227,13 +215,8 @@ static sw_pool *pools[POOLS];
 
 static void make_pools(void) {
     for (int i = 0; i < POOLS; i++) {
-        sw_pool_options options;
-        sw_pool_options_init(&options);
-        options.item_bytes = ITEM_BYTES;
-        options.capacity = CAPACITY;
-        options.locked = 1;
-        options.aged = i == 1;
-        CHECK_EQ(sw_pool_create(&options, &pools[i]), SW_OK);
+        pools[i] = MADE(sw_pool, o.item_bytes = ITEM_BYTES, o.capacity = CAPACITY, o.locked = 1,
+                        o.aged = i == 1);
     }
     CHECK_EQ(sw_pool_add_thread_slots(pools[1]), SW_OK);
     CHECK_EQ(sw_pool_watch_puts(pools[2]), SW_OK);
@@ -280,8 +263,6 @@ static void a_destroyed_pool_is_forgotten(void) {
     if (child == 0) _exit(0);
     expect_exit_0(child);
 }
-
-/* --- scalable allocators, ranges, backings ---------------------------------------------------- */
 
 static sw_scalable *scalable;
 static sw_range *range;

@@ -240,8 +240,6 @@ static void pages_apart_do_not_count(void) {
     close_idle();
 }
 
-/* --- choice ----------------------------------------------------------------------------------- */
-
 /* --- placement policies ----------------------------------------------------------------------- */
 
 enum { CHOICE_PAGE = 8192, TEN_SLOT = 800, CHOICE_SLOTS = 10, SPANS = 5 };
@@ -300,8 +298,6 @@ static void placement(sw_placement placement, const int holes[3], const int orde
     end_placement();
 }
 
-/* --- lasting, by hand ------------------------------------------------------------------------- */
-
 enum { YOUNG = 1, SECOND = 2, OLD = 3, LAST = SPANS - 1 };
 
 /* A choice, at which all partial spans are looked at. It falls on a span that is full but for one
@@ -346,7 +342,7 @@ static void lasting(deaths young, int next) {
 
 /* --- idle spans of medium classes -------------------------------------------------------------- */
 
-enum { SECOND_NS = 1000000000, MOST = SW_HINTS_MAX }; /* idle spans of one slot of 8 KiB */
+enum { SECOND_NS = 1000000000 }; /* idle spans of one slot of 8 KiB */
 
 static void make(uint64_t limit_bytes, bool dry, bool tracked) {
     /* every span of a class has one length */
@@ -395,8 +391,6 @@ static void serves_its_class(bool dry) {
     CHECK_EQ(l.cached_bytes, 0);
     end();
 }
-
-/* --- what is kept ----------------------------------------------------------------------------- */
 
 /* Idle spans are released at the cache's first request for a span after a tick, by a trim, and when
  * the cache closes. */

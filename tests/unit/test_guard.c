@@ -119,8 +119,6 @@ static void aligned_objects_have_one(void) {
     }
 }
 
-/* --- families and sizes ----------------------------------------------------------------------- */
-
 static const char *const ops[] = {"free", "delete", "delete[]"};
 
 static void a_family_frees_its_own(void) {
@@ -296,8 +294,6 @@ static void a_held_object_is_not_freed_again(void) {
     release(NULL);
     CHECK_EQ(seen_count, 0);
 }
-
-/* --- resizing --------------------------------------------------------------------------------- */
 
 static void resized_objects_keep_their_bytes(void) {
     for (size_t size = 1; size < 3000; size += 1 + size / 8)

@@ -56,8 +56,6 @@ static sw_heap *make_heap(setting s, bool tracked, bool dry, bool manual_clock) 
                                     .manual_clock = manual_clock});
 }
 
-/* --- a live heap against a model -------------------------------------------------------------- */
-
 /* Small objects whole, of larger ones the ends. */
 static bool holds(const unsigned char *p, size_t n, unsigned char fill) {
     if (n <= 4096) return all_are(p, n, fill);
@@ -137,8 +135,6 @@ static void model_run(setting s, bool tracked, uint64_t seed, int steps) {
     heap_end(heap);
 }
 
-/* --- live and dry heaps ----------------------------------------------------------------------- */
-
 /* The same operations through a live and a dry tracked heap: equal ledgers. */
 static void dry_equals_live(setting s, uint64_t seed, size_t count) {
     enum { MOST = 80000, PARTS = 8 };
@@ -190,8 +186,6 @@ static void dry_equals_live(setting s, uint64_t seed, size_t count) {
     }
 }
 
-/* --- odd tables ------------------------------------------------------------------------------- */
-
 static void exercise(sw_table *table, uint64_t seed) {
     setting s = {.table = table, .two_caches = true, .size_max = sw_table_max_bytes(table)};
     dry_equals_live(s, seed, 20000 / check_share());
@@ -225,8 +219,6 @@ static void odd_tables(void) {
     exercise(table_of("custom", 8192, many, 255), 7);
     exercise(table_of("custom", 4096, many, 255), 8);
 }
-
-/* --- one call at a time ----------------------------------------------------------------------- */
 
 static bool is_scanned(sw_heap *heap, const void *p) {
     static sw_span_info rows[64];

@@ -31,8 +31,6 @@ static void make(sw_placement placement) {
         (heap_setting){.table = sw_table_go(), .placement = placement, .manual_clock = 1});
 }
 
-/* --- when they are on ------------------------------------------------------------------------- */
-
 /* Frees one of `count` objects at random and allocates another, `times` times. */
 static void replace(void **objects, uint32_t count, int times, unsigned flags) {
     uint64_t rng = 7;
@@ -226,8 +224,6 @@ static void finish_stale(bool by_word) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- the hook of the limit -------------------------------------------------------------------- */
-
 static int hook_frees; /* objects that the hook frees when it is called next */
 
 /* Frees neighbours: the first two leave hints, the third makes their span partial, whose words the
@@ -255,8 +251,6 @@ static void by_limit_hook(bool on, bool by_word) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     finish_stale(by_word);
 }
-
-/* --- the fault handler ------------------------------------------------------------------------ */
 
 static int handler_frees, handler_first; /* objects that the handler frees, from which index on */
 

@@ -36,8 +36,6 @@ static sw_fault_action refuse(const sw_fault *fault, void *arg) {
     return SW_FAULT_LEAK_AND_CONTINUE;
 }
 
-/* --- the freer -------------------------------------------------------------------------------- */
-
 enum { FREES = 2, FREE_STEPS = 4, FREER_STEPS = FREES * FREE_STEPS };
 
 /* A free by `other`, half done. */
@@ -82,8 +80,6 @@ static void freer_step(half_free *f) {
     }
 }
 
-/* --- the owner -------------------------------------------------------------------------------- */
-
 enum { OWNER_STEPS = 6, LENGTH_MAX = 5 };
 
 /* The thread begins, or the next one does after it has ended. Its hints are on. */
@@ -114,8 +110,6 @@ static void owner_step(unsigned which) {
     default: sw_cache_trim(owner);
     }
 }
-
-/* --- one order -------------------------------------------------------------------------------- */
 
 /* Two full spans and a current one. apart: the freer's objects are in two spans, else in one word.
  */
@@ -196,8 +190,6 @@ static void every_order(int length) {
     CHECK(check_failed() || orders >= programs);
     drop_heap();
 }
-
-/* --- fork ------------------------------------------------------------------------------------- */
 
 /* The child has no freer: what it had not marked as free lives on. */
 static void play_on(void) {

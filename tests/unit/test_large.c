@@ -212,8 +212,6 @@ static void storm(uint64_t limit, bool tracked) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- alone ------------------------------------------------------------------------------------ */
-
 /* The same steps in a live and a dry heap, verified now and then: equal ledgers. */
 static void alone(uint64_t limit) {
     sw_ledger ledgers[2];
@@ -297,9 +295,7 @@ static void races(bool tracked) {
     heap_end(heap);
 }
 
-/* --- large ------------------------------------------------------------------------------------ */
-
-enum { SIZE = 64 * K, SHELVED_MOST = 4 * M };
+enum { SIZE = 64 * K };
 
 static sw_heap *heap;
 
@@ -318,8 +314,6 @@ static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {
     ++*(int *)arg;
     return 0;
 }
-
-/* --- what is on shelves ------------------------------------------------------------------- */
 
 static void shelved_is_told(void) {
     sw_span_info rows[3];
@@ -355,8 +349,6 @@ static void shelved_is_told(void) {
     CHECK_EQ(l.requested_bytes, 3 * SIZE - 8);
     heap_end(heap);
 }
-
-/* --- before memory is refused, or grows ------------------------------------------------------- */
 
 static int hook_calls;
 static int count_call(sw_heap *of, uint64_t bytes, void *arg) {
@@ -395,8 +387,6 @@ static void limit_comes_last(void) {
         heap_end(heap);
     }
 }
-
-/* --- how they leave --------------------------------------------------------------------------- */
 
 static void decay_takes_them(void) {
     heap = make_kept(false, 0, 10);
@@ -442,10 +432,6 @@ static void trims_take_them(void) {
     sw_cache_close(a);
     heap_end(heap);
 }
-
-/* --- growth in place -------------------------------------------------------------------------- */
-
-enum { STEP = 64 << 10, KEPT_STEPS = 1000, BLOCKS = 3 };
 
 int main(void) {
     sw_set_fault_handler(count_fault, NULL);

@@ -141,8 +141,6 @@ static void ledger_counts(const sw_table *table, bool tracked, bool dry) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-/* --- every term by hand ----------------------------------------------------------------------- */
-
 enum { PAGE = 8192, SLOT = 800, SLOTS = 10, TAIL = 192, FULL_SPANS = 11 };
 
 static sw_heap *heap;
@@ -234,10 +232,6 @@ static void small_objects(bool tracked, bool dry) {
     check_row(&rows[1], tracked);
     end();
 }
-
-/* --- large objects and free pages ------------------------------------------------------------- */
-
-enum { BIG = (1 << 20) + 1, BIG_PAGES = 129, BIGGER = 200 * PAGE };
 
 /* --- map -------------------------------------------------------------------------------------- */
 

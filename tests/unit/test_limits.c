@@ -16,8 +16,6 @@
 #include "spawn.h"
 #include "status.h"
 
-/* --- options ---------------------------------------------------------------------------------- */
-
 static void options_are_checked(void) {
     sw_heap *heap = NULL;
     sw_heap_options options;
@@ -49,8 +47,6 @@ static void options_are_checked(void) {
     CHECK_EQ(sw_heap_destroy(NULL), SW_OK);
     CHECK_EQ(sw_heap_destroy(sw_heap_default()), SW_STATE);
 }
-
-/* --- sizes and alignments --------------------------------------------------------------------- */
 
 static void impossible_sizes(sw_heap *heap) {
     const size_t max = (size_t)PTRDIFF_MAX;
@@ -130,8 +126,6 @@ static void alignments(sw_heap *heap, uint32_t must_work_to) {
     CHECK(heap_is_whole(heap));
 }
 
-/* --- large objects ---------------------------------------------------------------------------- */
-
 static void large_objects(sw_heap *heap, const size_t *sizes, size_t count) {
     void *p[8];
     for (int round = 0; round < 2; round++) {
@@ -153,8 +147,6 @@ static void large_objects(sw_heap *heap, const size_t *sizes, size_t count) {
         CHECK(heap_is_whole(heap));
     }
 }
-
-/* --- heaps with a limit ----------------------------------------------------------------------- */
 
 /* What is held stays within the limit but for metadata that was taken before pages were refused. */
 static void limited_heap(uint64_t limit, uint64_t seed) {
@@ -307,8 +299,6 @@ static void default_heap_with_options(void) {
     CHECK_EQ(sw_heap_verify(sw_heap_default()), SW_OK);
 }
 
-/* --- processes -------------------------------------------------------------------------------- */
-
 /* --- limited processes ------------------------------------------------------------------------ */
 
 /* Takes blocks until it is refused; returns the bytes taken. */
@@ -414,8 +404,6 @@ static void limited_processes(void) {
 static int limited_later(uint64_t least_bytes) {
     return live_under_limit(least_bytes) != 0 ? 12 : heaps_under_limit(0);
 }
-
-/* --- fill, free, fill again ------------------------------------------------------------------- */
 
 /* ulimit -d */
 enum { MIB = 1 << 20, DATA_BYTES = 100 * MIB, LEAST_PERCENT = 95, OBJECTS_MAX = DATA_BYTES / 48 };

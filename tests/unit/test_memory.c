@@ -192,8 +192,6 @@ static void a_descriptor_fills_buffers(void) {
     sw_memory_end(&memory);
 }
 
-/* --- recyclable memory ------------------------------------------------------------------------ */
-
 static void check_text(const sw_recyclable *recyclable, const char *text) {
     char got[64] = {0};
     CHECK_EQ(sw_memory_copy_to(&recyclable->memory, got, sizeof got - 1), SW_OK);

@@ -46,8 +46,6 @@ static void each_kind(size_t size, const sw_table *table) {
     heap_end(other);
 }
 
-/* --- large objects ---------------------------------------------------------------------------- */
-
 enum { K = 1 << 10, M = 1 << 20 };
 
 static sw_heap *heap;
@@ -134,8 +132,6 @@ static void every_heap(void) {
     sw_table_destroy(tables[1]);
     sw_table_destroy(tables[2]);
 }
-
-/* --- the limit -------------------------------------------------------------------------------- */
 
 /* Large objects take all of a heap that has few records. Small ones follow, in shelved and free
  * pages, and need more: over the limit for that, the heap holds no page that it could give back. */
@@ -279,8 +275,6 @@ static void collector_leaves_them(void) {
     gc_end(gc);
 }
 
-/* --- stale ------------------------------------------------------------------------------------ */
-
 enum { WAITING = 8 }; /* closed caches of sw_cache_open whose records no one gets */
 
 static sw_heap *new_heap(const sw_heap_options *options) {
@@ -413,8 +407,6 @@ static void closed_twice(void) {
     CHECK(new_cache(heap) == first); /* the oldest, now that enough wait */
     heap_end(heap);
 }
-
-/* --- heaps and tables ------------------------------------------------------------------------- */
 
 /* As many heaps may end after it as handles stay readable; then nothing is promised. */
 static void destroyed_twice(void) {

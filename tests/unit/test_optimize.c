@@ -22,8 +22,6 @@ static sw_optimize_options options_of(uint32_t classes, uint32_t align, uint32_t
     return o;
 }
 
-/* --- brute force ------------------------------------------------------------------------------ */
-
 /* The least cost of serving requests of below + 1 .. size bytes by slots of `size` bytes. */
 static double group_cost(const sw_optimize_options *o, uint32_t below, uint32_t size) {
     double weight = 0, least = INFINITY;
@@ -145,8 +143,6 @@ static void random_case(uint64_t *seed) {
     waste_percent = 0;
 }
 
-/* --- larger sizes, whose tails rise and fall: a plain quadratic programme over every size ----- */
-
 static double least[16][SIZES / 8 + 2];
 
 static double quadratic(const sw_optimize_options *o, uint32_t classes) {
@@ -201,8 +197,6 @@ static void tail_case(uint64_t *seed) {
     check_all(&o, quadratic);
 }
 
-/* --- profiles --------------------------------------------------------------------------------- */
-
 static sw_op op_of(sw_op_kind kind, uint32_t object, uint64_t size) {
     return (sw_op){.size = size, .object = object, .kind = (uint8_t)kind};
 }
@@ -226,8 +220,6 @@ static void test_profile(void) {
     CHECK(large.page_bytes[0] == (1 << 20) + 4096 && large.page_bytes[4] == (1 << 20) + 65536);
     sw_profile_destroy(profile);
 }
-
-/* --- messages --------------------------------------------------------------------------------- */
 
 static void check_refused(const sw_optimize_options *o, const char *message) {
     sw_optimizer *optimizer = NULL;
@@ -275,8 +267,6 @@ static void test_refused(void) {
     o.struct_bytes = 8;
     check_refused(&o, "struct_bytes 8: must be 32");
 }
-
-/* --- profiles of large sizes ------------------------------------------------------------------ */
 
 enum { BORDER = SW_PROFILE_SIZES }; /* the smallest size without an entry */
 

@@ -24,8 +24,6 @@ typedef struct run {
 
 static model m;
 
-/* --- the model -------------------------------------------------------------------------------- */
-
 /* Pages that became accessible since the last look are free and fresh. */
 static void model_follow(const sw_pages *pages) {
     for (uint32_t i = 0; i < pages->window_count; i++) {
@@ -157,8 +155,6 @@ static void compare(sw_pages *pages) {
     CHECK(sw_pages_held_words_add_up(pages));
 }
 
-/* --- live memory ------------------------------------------------------------------------------ */
-
 /* The first and last 64 bytes of each page stand for it. */
 static bool page_is(const char *p, size_t bytes, char byte) {
     for (size_t i = 0; i < 64; i++)
@@ -185,8 +181,6 @@ static void check_memory(const sw_pages *pages, run r) {
     CHECK_EQ(wrong, 0);
 }
 
-/* --- random work ------------------------------------------------------------------------------ */
-
 static uint32_t random_pages(uint64_t *rng) {
     uint64_t r = check_random(rng);
     const uint32_t most[] = {1, 2, 4, 4, 16, 40, 150, 2000};
@@ -212,8 +206,6 @@ static void allocate(sw_pages *pages, run *r, uint64_t *rng, bool live) {
     *r = (run){.page = page, .n = n};
     if (live) use_memory(pages, *r, needzero);
 }
-
-/* --- the page heap under test ----------------------------------------------------------------- */
 
 static sw_meta meta;
 static sw_pages pages;
@@ -268,8 +260,6 @@ static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int
     compare(&pages);
     tear_down();
 }
-
-/* --- decay: when an idle page goes back ------------------------------------------------------- */
 
 /* Pages 0..3 have gone back, 5..6 and 8..11 are free and held: three pages come from the last of
  * these, two more from the middle, and only then the heap holds more. */
@@ -340,8 +330,6 @@ static void runs_are_taken_out(sw_space *space) {
     CHECK_EQ(pages.frontier_pages, frontier);
     tear_down();
 }
-
-/* --- refusals leave everything as it was ------------------------------------------------------ */
 
 static void refusals(sw_space *space) {
     uint32_t page = 77;

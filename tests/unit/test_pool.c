@@ -157,8 +157,6 @@ static void refuses_what_is_wrong(void) {
     REFUSED(sw_pool, SW_INVALID, o.struct_bytes = 8);
 }
 
-/* --- constructor ------------------------------------------------------------------------------ */
-
 typedef struct maker {
     int calls;
     int refuse; /* the errno; 0: it serves */
@@ -204,8 +202,6 @@ static void constructs_new_items_only(void) {
     sw_pool_destroy(clearing);
     CHECK_EQ(live_objects(), 0);
 }
-
-/* --- watched puts ----------------------------------------------------------------------------- */
 
 static void names_a_double_put(sw_pool_options options) {
     options.capacity = 3;
@@ -281,8 +277,6 @@ static void set_is_a_set(void) {
     }
     sw_address_set_end(&idle);
 }
-
-/* --- a collector ------------------------------------------------------------------------------ */
 
 static void put_new(sw_pool *pool, int count) {
     void *items[3];

@@ -20,8 +20,6 @@
 static swt_event events[4];
 static uint8_t bytes[64];
 
-/* --- the recorder ----------------------------------------------------------------------------- */
-
 static record_thread thread = {
     .raw = {.events = events, .next = events + 1, .limit = events + 3},
     .taken = 1,
@@ -38,14 +36,10 @@ static record_file output = {.at = {.fd = -1}};
 static record_modules modules;
 static record_interpreter interpreter;
 
-/* --- the preloaded malloc --------------------------------------------------------------------- */
-
 static preload_counts counts = {.ops = 3, .allocs = 2, .frees = 1};
 static preload_ledger ledger, summed = {.row_count = 1};
 static preload_json json;
 static preload_options options = {.ledger_file = PRELOAD_NO_FILE};
-
-/* --- the player ------------------------------------------------------------------------------- */
 
 static epoch epochs[1] = {{.ops = 5}};
 static plan played = {.count = 5, .thread_count = 1, .epoch_count = 1, .epochs = epochs};
@@ -53,8 +47,6 @@ static object objects[1];
 static sample samples[1];
 static player self = {.plan = &played, .objects = objects, .samples = samples};
 static result text = {.text = (char *)bytes, .room = sizeof bytes};
-
-/* --- the table -------------------------------------------------------------------------------- */
 
 /* Name, rule, check of the struct, damage. */
 #define CASES(X)                                                                                   \

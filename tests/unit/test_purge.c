@@ -65,8 +65,6 @@ static void end(void) {
     heap_end(heap);
 }
 
-/* --- who needs the heap meanwhile ------------------------------------------------------------- */
-
 static void use_heap(void) {
     void *p = sw_heap_alloc(heap, LARGE, 0);
     CHECK(p != NULL);
@@ -166,10 +164,6 @@ static void while_other_runs(void *(*other)(void *)) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
     end();
 }
-
-/* --- a system that takes no pages back -------------------------------------------------------- */
-
-enum { SMALL = 64, SLOTS = 128 }; /* one span of table go */
 
 static void large_object(void) {
     make();

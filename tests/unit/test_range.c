@@ -49,8 +49,6 @@ static const char *holes_of(sw_range *range) {
     return text;
 }
 
-/* --- the contract ----------------------------------------------------------------------------- */
-
 static void refuses_bad_arguments(uint32_t backend) {
     sw_range *range = make(backend, 4096, 64);
     uint64_t at = sw_range_alloc(range, 64);
@@ -233,8 +231,6 @@ static void a_scope_gives_back(void) {
     end(range);
 }
 
-/* --- against the model ---------------------------------------------------------------------------- */
-
 static void campaign(uint32_t backend, uint32_t placement, uint64_t size, uint64_t most,
                      uint64_t steps) {
     static model m;
@@ -265,8 +261,6 @@ static void campaign(uint32_t backend, uint32_t placement, uint64_t size, uint64
     sw_range_destroy(range);
     CHECK_EQ(memory.held_bytes, 0);
 }
-
-/* --- metadata --------------------------------------------------------------------------------- */
 
 enum { PIECES = 2000 };
 

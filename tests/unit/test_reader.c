@@ -31,8 +31,6 @@ static void check_at(const sw_reader *reader, uint64_t offset) {
     CHECK(sw_reader_check(reader) == NULL);
 }
 
-/* --- numbers ---------------------------------------------------------------------------------- */
-
 /* Constant sizes are other code than those of against_an_array(). */
 static void big_endian_of_constant_sizes(void) {
     const uint8_t from[] = {0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf0, 0x11};

@@ -289,8 +289,6 @@ static void use_collector(uint32_t arg) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-/* --- a guarded heap --------------------------------------------------------------------------- */
-
 enum { GUARDED = 300 };
 static uint8_t *guarded[GUARDED];
 
@@ -347,8 +345,6 @@ static void use_guard(uint32_t on) {
     CHECK(heap_is_whole(heap));
 }
 
-/* --- types without memory --------------------------------------------------------------------- */
-
 /* A span in which objects of two types lie, and for whose types there is no memory: each word of
  * each object counts, so that all that they point to is kept. */
 static void test_types_refused(void) {
@@ -376,8 +372,6 @@ static void test_types_refused(void) {
     CHECK_EQ(gc_collect(gc).marked_objects, 4);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
-
-/* --- grey bits without memory ----------------------------------------------------------------- */
 
 static void collect_list(sw_gc *gc, sw_gc_order order, uint64_t objects) {
     CHECK_EQ(sw_gc_set_order(gc, order), SW_OK);

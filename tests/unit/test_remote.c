@@ -16,8 +16,6 @@
 #include "sizeclass/table.h"
 #include "spanwise/spanwise.h"
 
-/* --- objects of several caches ------------------------------------------------------------------ */
-
 enum { CACHES = 5, OBJECTS_MAX = 40000, SIZES_MAX = 12, SPANS_MAX = 4096 };
 
 typedef struct object {
@@ -44,8 +42,6 @@ static void end_heap(void) {
 }
 
 static sw_span *span_of(const void *p) { return sw_target_find(heap, p).span; }
-
-/* --- at the limit ----------------------------------------------------------------------------- */
 
 /* c16 with spans that do not grow: all are as long as its longest. Made at the first call. */
 static const sw_table *long_spans(void) {
@@ -80,8 +76,6 @@ static void pages_at_the_limit(void) {
         end_heap();
     }
 }
-
-/* --- at random -------------------------------------------------------------------------------- */
 
 static void check_object(const object *o) {
     CHECK(o->at[0] == o->tag && o->at[o->words - 1] == o->tag); /* else handed out twice */
@@ -239,8 +233,6 @@ static uint64_t count_spans(void) {
     return l.spans;
 }
 
-/* --- while the owner closes ------------------------------------------------------------------- */
-
 static void *close_owner(void *arg) {
     sw_cache_close(owner);
     return arg;
@@ -273,8 +265,6 @@ static void pushed_while_closing(void) {
     end();
 }
 
-/* --- after the owner has closed --------------------------------------------------------------- */
-
 /* The span, fresh when its object was freed, belongs to no cache. A cache that takes it over gets
  * zeroes out of it where it asks for them. */
 static void pushed_after_closing(void) {
@@ -300,8 +290,6 @@ static void pushed_after_closing(void) {
     sw_cache_close(next);
     end();
 }
-
-/* --- a slot that the owner frees too ---------------------------------------------------------- */
 
 /* Announces the span, drains it, and expects that the object is handed out once and that the second
  * free is reported once. */

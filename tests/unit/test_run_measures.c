@@ -106,8 +106,6 @@ static void rows_of_the_time_line(void) {
     end_run();
 }
 
-/* --- a long history --------------------------------------------------------------------------- */
-
 /* What the runner must report after all of ops, from the operations and the heap's held bytes. */
 static void stats_are_true(bool dry) {
     static uint64_t size[OBJECTS];

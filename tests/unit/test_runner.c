@@ -65,8 +65,6 @@ static void look_ahead(void) {
     sw_table_destroy(table);
 }
 
-/* --- bad input -------------------------------------------------------------------------------- */
-
 static void refused(sw_runner *runner, sw_op bad, const char *text) {
     sw_op list[3] = {
         {.kind = SW_OP_ALLOC, .object = 7, .size = 10}, bad, {.kind = SW_OP_FREE, .object = 7}};
@@ -129,8 +127,6 @@ static void bad_input(bool dry) {
     sw_runner_destroy(NULL);
     heap_end(heap);
 }
-
-/* --- threads that end ------------------------------------------------------------------------- */
 
 enum { LIVES = 300, OBJECTS_A_LIFE = 60 };
 
@@ -204,8 +200,6 @@ static void threads_end(bool dry) {
     }
 }
 
-/* --- what a realloc asks for ------------------------------------------------------------------ */
-
 static sw_span_info span_of(sw_heap *heap, const void *p) {
     static sw_span_info rows[64];
     size_t count = sw_heap_spans(heap, rows, 64);
@@ -237,8 +231,6 @@ static void realloc_keeps_flags(void) {
     sw_runner_destroy(runner);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
-
-/* --- tiny objects that share a block ---------------------------------------------------------- */
 
 /* In a heap that packs them none is freed singly: the object is gone, its block stays. By hand:
  * objects 0 and 1 (4 and 8 B) share one block of 16 B; object 2 has a slot of its own; object 0
@@ -280,8 +272,6 @@ static void tiny_objects(bool dry, bool drain) {
     sw_runner_destroy(runner);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
-
-/* --- where a recording fails ------------------------------------------------------------------ */
 
 enum { RECORDED = 30000 };
 

@@ -78,14 +78,9 @@ static void defect_9_no_thrashing(void) {
 }
 
 static void a_limit(void) {
-    sw_scalable_options options;
     sw_allocator memory = counted_allocator(&counted);
-    sw_scalable *scalable;
-    sw_scalable_options_init(&options);
-    options.first_bytes = KIB;
-    options.limit_bytes = 4 * KIB;
-    options.memory = &memory;
-    CHECK_EQ(sw_scalable_create(&options, &scalable), SW_OK);
+    sw_scalable *scalable =
+        MADE(sw_scalable, o.first_bytes = KIB, o.limit_bytes = 4 * KIB, o.memory = &memory);
     uint8_t *first = sw_scalable_alloc(scalable, KIB);
     uint8_t *second = sw_scalable_alloc(scalable, 2 * KIB);
     CHECK(first != NULL && second != NULL);
@@ -197,8 +192,6 @@ static void a_descriptor_is_read(void) {
     close(ends[0]);
     end_scalable(scalable);
 }
-
-/* --- random calls ----------------------------------------------------------------------------- */
 
 enum { PARTS = 300 };
 

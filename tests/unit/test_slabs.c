@@ -34,8 +34,6 @@ static sw_slab_tier_stats tier_of(sw_slabs *slabs, uint32_t tier) {
     return stats;
 }
 
-/* --- by hand ---------------------------------------------------------------------------------- */
-
 static void sizes_find_their_tier(void) {
     static const struct {
         size_t size, usable;
@@ -96,8 +94,6 @@ static void returns_pages_past_the_last_slot(void) {
     sw_slabs_destroy(slabs);
 }
 
-/* --- misuse ----------------------------------------------------------------------------------- */
-
 static void names_misuse(void) {
     sw_slabs *slabs = make(100, 0), *others = make(100, 0);
     char *slot = sw_slabs_alloc(slabs, 1000, 0), *big = sw_slabs_alloc(slabs, 9000, 0);
@@ -136,8 +132,6 @@ static void names_misuse(void) {
     CHECK_EQ(live_objects(heap), 0);
 }
 
-/* --- fall-backs ------------------------------------------------------------------------------- */
-
 typedef struct alerts_seen {
     sw_slabs *slabs;
     sw_slabs_alert last;
@@ -175,8 +169,6 @@ static void reports_what_gets_no_slot(void) {
         CHECK_EQ(live_objects(heap), 0);
     }
 }
-
-/* --- the model -------------------------------------------------------------------------------- */
 
 enum { CAPACITY = 70, LIVE = 300 };
 
@@ -244,13 +236,7 @@ static void walks_as_the_model(uint64_t seed) {
 static void finds_the_lowest_of_many(uint64_t seed) {
     enum { MANY = 3 * 4096 + 70, BYTES = 16 };
     static char is_free[MANY]; /* 1: free, or never given; what memchr finds is the lowest */
-    sw_slabs_options options;
-    sw_slabs *slabs = NULL;
-    sw_slabs_options_init(&options);
-    options.tier_count = 1;
-    options.slot_bytes[0] = BYTES;
-    options.capacity = MANY;
-    CHECK_EQ(sw_slabs_create(&options, &slabs), SW_OK);
+    sw_slabs *slabs = MADE(sw_slabs, o.tier_count = 1, o.slot_bytes[0] = BYTES, o.capacity = MANY);
     char *base = sw_slabs_alloc(slabs, 1, 0);
     CHECK_EQ(sw_slabs_free(slabs, base), SW_OK);
     memset(is_free, 1, MANY);
@@ -296,8 +282,6 @@ static void divides_as_the_processor(uint64_t seed) {
     }
 }
 
-/* --- threads ---------------------------------------------------------------------------------- */
-
 enum { THREADS = 4, TURNS = 3000 };
 
 static void *turn(void *arg) {
@@ -318,8 +302,6 @@ static void serves_threads_at_once(void) {
     sw_slabs_destroy(slabs);
     CHECK_EQ(live_objects(heap), 0);
 }
-
-/* --- options ---------------------------------------------------------------------------------- */
 
 static void refuses_bad_options(void) {
     sw_slabs *slabs = NULL;

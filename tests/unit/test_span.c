@@ -16,8 +16,6 @@
 
 enum { SPANS = 2, SLOTS_MAX = SW_TABLE_SLOTS_MAX };
 
-/* --- how many words --------------------------------------------------------------------------- */
-
 /* The size comes back out of the magic number. */
 static void every_size(void) {
     uint64_t wrong = 0;
@@ -236,8 +234,6 @@ static void one_edge(const edge *e, bool tracked, bool dry) {
     tear_down();
 }
 
-/* --- records that live twice ------------------------------------------------------------------ */
-
 /* One record serves slots, a large object and slots again: nothing of an earlier life is left. */
 static void lives(void) {
     set_up(&edges[6], true, false);
@@ -384,8 +380,6 @@ static void random_work(uint32_t size, uint32_t slots, uint64_t seed, int steps)
     }
     model_tear_down();
 }
-
-/* --- lists ------------------------------------------------------------------------------------ */
 
 static void lists(uint64_t seed) {
     enum { COUNT = 60 };

@@ -39,8 +39,6 @@ static void end(sw_stack *stack) {
     CHECK_EQ(counted.held_bytes, 0);
 }
 
-/* --- growth ----------------------------------------------------------------------------------- */
-
 /* A chain's hot split: a push and a release at the edge of a block take no memory each time. */
 static void no_thrashing_at_the_edge(void) {
     sw_stack *stack = make(SW_STACK_CHAIN, 2 * KIB, 1 << 20, 0);
@@ -74,8 +72,6 @@ static void trim_gives_memory_back(uint32_t growth) {
     CHECK(sw_stack_fast_push(stack, 1) != NULL);
     end(stack);
 }
-
-/* --- the limit, and wrong arguments ----------------------------------------------------------- */
 
 static void expect(sw_status got, sw_status want) {
     CHECK_EQ(got, want);
@@ -154,8 +150,6 @@ static void refused_memory(uint32_t growth) {
     end(stack);
 }
 
-/* --- registered pointers ---------------------------------------------------------------------- */
-
 typedef struct node {
     struct node *next; /* registered: a slot on the stack */
     uint64_t number;
@@ -190,8 +184,6 @@ static void a_list_on_the_stack_moves(uint32_t growth) {
     CHECK_EQ(stats_of(stack).registered, 101);
     end(stack);
 }
-
-/* --- pointers that would outlive their mark --------------------------------------------------- */
 
 static void a_returned_stack_pointer_is_caught(uint32_t growth) {
     sw_stack *stack = make(growth, 64, 1 << 20, 0);
@@ -247,8 +239,6 @@ static void what_was_released_is_overwritten(void) {
     CHECK_EQ(bytes[16], SW_STACK_WIPED);
     end(stack);
 }
-
-/* --- random calls ----------------------------------------------------------------------------- */
 
 enum { MODEL_BYTES = 64 * KIB, MARKS = 64 };
 

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State after a burst of threads: spans of the shortest length, at most 8 MiB of free pages, and
  * the records of 64 caches. The numbers are computed by hand from the default table. Also which
- * closed caches and spans the next thread gets. */
+ * closed caches and spans the next thread gets. Starting and ending threads makes no system calls
+ * for memory once the peak number of threads has been reached: the library's calls of mmap and
+ * munmap are counted here, the C library's own calls, for stacks, are not. */
+#define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -320,9 +326,129 @@ static void warm_ones_are_adopted_first(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
+/* --- births ----------------------------------------------------------------------------------- */
+
+static atomic_int mapped, unmapped;
+
+void *mmap(void *at, size_t bytes, int access, int flags, int file, off_t offset) {
+    atomic_fetch_add(&mapped, 1);
+    return (void *)syscall(SYS_mmap, at, bytes, access, flags, file, offset);
+}
+
+int munmap(void *p, size_t bytes) {
+    atomic_fetch_add(&unmapped, 1);
+    return (int)syscall(SYS_munmap, p, bytes);
+}
+
+enum { HEAPS = 600, THREADS_MAX = 300, SPARES = 256 };
+
+static sw_heap *first_heap, *last_heap;
+static pthread_barrier_t all_live;
+
+/* A cache of the default heap and of two others: the entries of these are pages apart in a table.
+ */
+static void *live_shortly(void *arg) {
+    void *p = sw_malloc(100), *q = sw_heap_alloc(first_heap, 100, 0);
+    void *r = sw_heap_alloc(last_heap, 100, 0);
+    if (p == NULL || q == NULL || r == NULL) abort();
+    if (arg != NULL) pthread_barrier_wait(&all_live);
+    sw_free(p);
+    sw_heap_free(first_heap, q);
+    sw_heap_free(last_heap, r);
+    return NULL;
+}
+
+/* `rounds` times so many threads that live at once. Calls of mmap and munmap meanwhile. */
+static int calls_of(int rounds, unsigned threads) {
+    static pthread_t all[THREADS_MAX];
+    int before = atomic_load(&mapped) + atomic_load(&unmapped);
+    CHECK_EQ(pthread_barrier_init(&all_live, NULL, threads), 0);
+    for (int round = 0; round < rounds; round++) {
+        for (unsigned i = 0; i < threads; i++)
+            if (pthread_create(&all[i], NULL, live_shortly, &all_live) != 0) abort();
+        join_threads(all, (int)threads);
+    }
+    pthread_barrier_destroy(&all_live);
+    return atomic_load(&mapped) + atomic_load(&unmapped) - before;
+}
+
+static void births_ask_nothing(void) {
+    CHECK(calls_of(1, 4) > 0);
+    CHECK_EQ(calls_of(500, 1), 0);
+    CHECK_EQ(calls_of(100, 4), 0);
+}
+
+/* As many records as wait at most stay; those above are mapped and unmapped as they come. */
+static void records_that_wait_are_bounded(void) {
+    (void)calls_of(1, THREADS_MAX);
+    CHECK_EQ(calls_of(1, THREADS_MAX), 2 * (THREADS_MAX - SPARES));
+    CHECK_EQ(calls_of(20, 4), 0);
+}
+
+static void *wait_for_end(void *arg) {
+    void *p = sw_heap_alloc(first_heap, 100, 0);
+    pthread_barrier_wait(&all_live);
+    pthread_barrier_wait(arg);
+    sw_heap_free(first_heap, p);
+    return NULL;
+}
+
+/* In the child: the records of the parent's threads serve its own, and name none of their caches.
+ */
+static void births_in_child(void) {
+    alarm(200);           /* a hang is a failure, not a wait */
+    (void)calls_of(1, 1); /* caches of the child's own */
+    int before = atomic_load(&mapped) + atomic_load(&unmapped);
+    pthread_t threads[4];
+    CHECK_EQ(pthread_barrier_init(&all_live, NULL, 4), 0);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, live_shortly, &all_live), 0);
+    join_threads(threads, 4);
+    CHECK_EQ(atomic_load(&mapped) + atomic_load(&unmapped) - before, 0);
+    CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
+    CHECK_EQ(sw_heap_verify(last_heap), SW_OK);
+    CHECK_EQ(sw_heap_destroy(first_heap), SW_OK);
+    sw_ledger ledger = ledger_of(last_heap);
+    CHECK_EQ(ledger.live_objects, 0);
+}
+
+static void in_a_forked_child(void) {
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    pthread_barrier_t end;
+    CHECK_EQ(pthread_barrier_init(&all_live, NULL, THREADS + 1), 0);
+    CHECK_EQ(pthread_barrier_init(&end, NULL, THREADS + 1), 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, wait_for_end, &end), 0);
+    pthread_barrier_wait(&all_live);
+    pid_t child = child_begin();
+    if (child == 0) {
+        births_in_child();
+        _exit(check_failed());
+    }
+    expect_exit_0(child);
+    pthread_barrier_wait(&end);
+    join_threads(threads, THREADS);
+    pthread_barrier_destroy(&end);
+    pthread_barrier_destroy(&all_live);
+}
+
+/* In a process of its own: the records of earlier caches would serve. */
+static void births(void) {
+    static sw_heap *heaps[HEAPS];
+    for (int i = 0; i < HEAPS; i++) CHECK_EQ(sw_heap_create(NULL, &heaps[i]), SW_OK);
+    first_heap = heaps[0];
+    last_heap = heaps[HEAPS - 1];
+    births_ask_nothing();
+    records_that_wait_are_bounded();
+    in_a_forked_child();
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) threads = atoi(argv[1]);
     if (threads <= WHOLE || threads > MOST_THREADS) return 2;
+    /* ThreadSanitizer counts its own calls, and does not survive forks of processes with threads. */
+    if (!UNDER_TSAN) check_child(births);
     remember_faults();
     closed_ones_are_taken_again();
     spans_given_up(false, 1);
@@ -333,6 +459,6 @@ int main(int argc, char **argv) {
     burst_is_bounded(false);
     burst_is_bounded(true);
     whole_ones_come_first();
-    if (!UNDER_TSAN) forks(); /* its runtime does not survive forks of processes with threads */
+    if (!UNDER_TSAN) forks();
     return check_result();
 }

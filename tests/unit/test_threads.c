@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads: double frees across threads, handlers at a thread's end, many heaps, clocks, walks; each
  * thread has its own last error, and an ended thread's record is reused by the next one. Also run
- * under ThreadSanitizer. Frees across threads: test_thread_storm.c, forks: test_fork.c. */
+ * under ThreadSanitizer. Frees across threads: test_thread_kept.c, forks: test_fork.c. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 
-enum { THREADS = 6, MAILBOX = 1024, ROUNDS = 15000 };
+enum { THREADS = 6 };
 
 static sw_heap *heap;
 static atomic_int faults;
@@ -107,8 +107,6 @@ static void handler_at_exit(void) {
     CHECK_EQ(sw_heap_destroy(heap_of_handler), SW_OK);
     heap = shared;
 }
-
-/* --- one clock, many hands -------------------------------------------------------------------- */
 
 static _Atomic(uint64_t) common_time;
 
@@ -264,8 +262,6 @@ static void ended_records_are_used_again(void) {
         if (i > 0) CHECK(other == one);
     }
 }
-
-/* --- the thread that forks -------------------------------------------------------------------- */
 
 static sw_os_lock held, other_lock;
 

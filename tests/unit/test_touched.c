@@ -5,8 +5,6 @@
 #include "os/os.h"
 #include "touched_ops.h"
 
-/* --- the map ---------------------------------------------------------------------------------- */
-
 static void map_equals_an_array(void) {
     enum { GRAINS = 1000, STEPS = 3000 };
     static bool truth[GRAINS];
@@ -45,8 +43,6 @@ static void map_equals_an_array(void) {
     CHECK(touch.count > 0);
     sw_touch_map_end(&touch);
 }
-
-/* --- by hand ---------------------------------------------------------------------------------- */
 
 /* The peak, against the ledger of touched bytes after each operation. Its moment is within 1 % of
  * it, and at least as much is requested then as at the peak itself. A heap without a map has

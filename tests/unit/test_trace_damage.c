@@ -213,8 +213,6 @@ static void prefix_of_blocks(void) {
     free(file.data);
 }
 
-/* --- files with right checksums and wrong contents -------------------------------------------- */
-
 static void add_sealed(bytes *file, swt_block block, const void *payload, size_t n) {
     const uint8_t *out;
     size_t length = swt_seal(fixture_encoder(), &block, payload, n, &out);

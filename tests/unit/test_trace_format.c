@@ -170,8 +170,6 @@ static void empty_counts(swt_block_kind kind, uint32_t count) {
     check_costs("counts without operations", &file);
 }
 
-/* --- the sites themselves --------------------------------------------------------------------- */
-
 /* Ids with gaps, as a recorder leaves them whose disk was full for a while. */
 static void sparse_sites(void) {
     static const uint32_t ids[] = {2, 7, 1 << 24};

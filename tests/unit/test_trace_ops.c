@@ -212,8 +212,6 @@ static void sites_and_modules(void) {
     remove(path);
 }
 
-/* --- a disk without room ---------------------------------------------------------------------- */
-
 /* Files in the working directory whose names begin so. */
 static int files_like(const char *start) {
     int found = 0;
@@ -246,8 +244,6 @@ static void file_limit(rlim_t bytes_allowed) {
     free(old.data);
     remove(path);
 }
-
-/* --- salvage ---------------------------------------------------------------------------------- */
 
 enum { AREA = 135168, AREAS = 4 };
 

@@ -253,8 +253,6 @@ static void threads_merge(uint64_t seed, uint32_t flags, int late) {
     remove(done);
 }
 
-/* --- what can not be ordered, and the other blocks -------------------------------------------- */
-
 static void finish_file(bytes *file, const char *path) {
     end_raw(file, &(swt_end){.calls = 9, .dropped_calls = 2, .drop_reason = SWT_DROP_DISK});
     file_write(path, file->data, file->used);

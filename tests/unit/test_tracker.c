@@ -10,25 +10,12 @@
 #define SECOND UINT64_C(1000000000)
 
 static sw_tracker *track(uint32_t allocs, uint64_t events) {
-    sw_tracker_options options;
-    sw_tracker *tracker = NULL;
-    sw_tracker_options_init(&options);
-    options.allocs = allocs;
-    options.events = events;
-    options.manual_clock = 1;
-    CHECK_EQ(sw_tracker_create(&options, &tracker), SW_OK);
-    return tracker;
+    return MADE(sw_tracker, o.allocs = allocs, o.events = events, o.manual_clock = 1);
 }
 
 /* Not by make_arena(): the call stack of an arena begins here. */
 static __attribute__((noinline)) sw_arena *make(const char *tag) {
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = 4096;
-    options.tag = tag;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
-    return arena;
+    return MADE(sw_arena, o.chunk_bytes = 4096, o.tag = tag);
 }
 
 static sw_tracker_totals totals_of(sw_tracker *tracker, sw_status expected) {
@@ -36,8 +23,6 @@ static sw_tracker_totals totals_of(sw_tracker *tracker, sw_status expected) {
     CHECK_EQ(sw_tracker_check(tracker, &totals), expected);
     return totals;
 }
-
-/* --- leaks ------------------------------------------------------------------------------------ */
 
 /* An arena that has lived five minutes is a leak, one that was made a nanosecond later is none. */
 static void finds_what_is_five_minutes_old(void) {
@@ -81,12 +66,8 @@ static void finds_what_is_five_minutes_old(void) {
 /* The frames begin in the program: the first one is the return address in make(). */
 static void notes_who_made_it(void) {
     for (uint32_t frames = 0; frames <= SW_TRACKER_FRAMES_MAX; frames += 4) {
-        sw_tracker_options options;
-        sw_tracker *tracker = NULL;
         sw_tracked_arena rows[2];
-        sw_tracker_options_init(&options);
-        options.frames = frames;
-        CHECK_EQ(sw_tracker_create(&options, &tracker), SW_OK);
+        sw_tracker *tracker = MADE(sw_tracker, o.frames = frames);
         sw_arena *one = make(NULL), *two = make(NULL);
         CHECK_EQ(sw_tracker_leaks(tracker, 0, NULL, rows, 2), 2);
         CHECK(rows[0].frame_count <= frames && (frames == 0 || rows[0].frame_count >= 1));
@@ -101,8 +82,6 @@ static void notes_who_made_it(void) {
         sw_tracker_destroy(tracker);
     }
 }
-
-/* --- two sources ------------------------------------------------------------------------------ */
 
 /* Arenas of every kind agree with the pool of chunks, which counts in another way. */
 static void both_sources_agree(void) {
@@ -139,8 +118,6 @@ static void both_sources_agree(void) {
     CHECK_EQ(totals_of(tracker, SW_OK).tracked_own_bytes, 0);
     sw_tracker_destroy(tracker);
 }
-
-/* --- events ----------------------------------------------------------------------------------- */
 
 static void notes_events(void) {
     sw_tracker_event events[16];
@@ -200,8 +177,6 @@ static void keeps_the_newest_events(void) {
     CHECK(events[2].kind == SW_TRACKER_FREE && events[2].arena == 10);
     sw_tracker_destroy(tracker);
 }
-
-/* --- alerts ----------------------------------------------------------------------------------- */
 
 typedef struct alerts_seen {
     sw_tracker_alert last;
@@ -301,8 +276,6 @@ static void raises_alerts_for_what_it_does_not_know(void) {
     sw_tracker_destroy(tracker);
 }
 
-/* --- threads ---------------------------------------------------------------------------------- */
-
 static volatile bool stops;
 
 static void *make_and_free(void *arg) {
@@ -342,8 +315,6 @@ static void serves_threads_at_once(void) {
     CHECK_EQ(totals_of(tracker, SW_OK).arenas, 0);
     sw_tracker_destroy(tracker);
 }
-
-/* --- refusals --------------------------------------------------------------------------------- */
 
 static void refuses_what_is_wrong(void) {
     sw_tracker *tracker = NULL, *second = NULL;

@@ -48,8 +48,6 @@ static void check_told(const char *words) {
     if (strstr(sw_last_error()->message, words) == NULL) CHECK_STR(sw_last_error()->message, words);
 }
 
-/* --- a central span without a free slot is listed as one that has some ------------------------ */
-
 static void central_partial_is_full(void) {
     sw_cache *closed;
     make(0);
@@ -70,8 +68,6 @@ static void central_partial_is_full(void) {
     end();
 }
 
-/* --- a shelf of another band holds a large object --------------------------------------------- */
-
 static void shelf_of_another_band(void) {
     make(0);
     void *first = sw_cache_alloc(cache, 2 * PAGE, 0); /* in vain: a shelf is reserved */
@@ -87,8 +83,6 @@ static void shelf_of_another_band(void) {
     *wrong = 0;
     end();
 }
-
-/* --- hints ------------------------------------------------------------------------------------ */
 
 /* Two full spans, the second with a hint: what each field of the hint may not say. */
 static void hint_of_nobody(void) {
@@ -149,8 +143,6 @@ static void hint_of_a_neighbour(bool first_goes) {
     end();
 }
 
-/* --- far words of long spans ------------------------------------------------------------------ */
-
 enum { MANY_SLOTS = 8192 }; /* 128 words: two halves */
 
 /* Names damage wherever in a span it is: a free that was not announced in the upper half of its
@@ -177,15 +169,10 @@ static void far_words(void) {
     end();
 }
 
-/* --- moments -------------------------------------------------------------------------------------- */
-
 enum { SIZE = 4096, OBJECTS = 400 };
 
 static void make_watched(void) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.manual_clock = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = MADE(sw_heap, o.manual_clock = 1);
     cache = sw_thread_cache(heap);
     sw_verify_every(1);
 }
@@ -238,8 +225,6 @@ static void in_child(void) {
     CHECK(WIFEXITED(status));
     CHECK_EQ(WEXITSTATUS(status), SW_CHECK >= 3 ? 3 : 2);
 }
-
-/* --- quiet ------------------------------------------------------------------------------------ */
 
 static bool is_quiet(const sw_cache *own) {
     sw_os_lock_acquire(&heap->lock);
