@@ -18,8 +18,7 @@ import numpy as np
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise.optimizer.options import WASTE_PERCENT
-from spanwise.optimizer.solver import NO_BOUND
+from spanwise.optimizer.solver import NO_BOUND, WASTE_PERCENT
 from spanwise.recordings.sources import write_ops
 
 EVENTS, QUICK_EVENTS = 10_000_000, 100_000

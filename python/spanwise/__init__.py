@@ -18,7 +18,7 @@ Objects for experiments; `help(sw.Heap)` and so on have the details:
     ranges          RangeAllocator, BuddyAllocator, ScalableAllocator, MemoryAllocator, Stack
     buffers         Memory, Reader, RecyclableMemory
     recordings      record, recording, Recording, workloads, compare, sweep, optimize
-    measurements    replay, run, bench, compare_peers, check_ledger
+    measurements    replay, run, bench, check_ledger
     pictures        plots, and the `plot` methods
 
 `__init__.pyi` lists the public names. A module is loaded when one of its names is first used,

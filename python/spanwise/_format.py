@@ -67,10 +67,7 @@ _TOKENS = re.compile(r"\w+|::|\W")
 
 
 def shortened(text: str, most: int) -> str:
-    """Truncate a text in its middle to `most` characters; an ellipsis replaces whole tokens.
-
-    A token is cut only if it alone does not fit.
-    """
+    """Truncate a text in its middle to `most` characters; an ellipsis replaces whole tokens."""
     if len(text) <= most:
         return text
     words = _TOKENS.findall(text)

@@ -197,12 +197,7 @@ def dtype_of(name: str) -> np.dtype[np.void]:
             formats.append(_format_of(info.type))
             offsets.append(info.offset)
     return np.dtype(
-        {
-            "names": names,
-            "formats": formats,
-            "offsets": offsets,
-            "itemsize": ffi.sizeof(ctype),
-        }
+        {"names": names, "formats": formats, "offsets": offsets, "itemsize": ffi.sizeof(ctype)}
     )
 
 

@@ -249,13 +249,9 @@ def robson(
             f"smallest_bytes {smallest_bytes}, largest_bytes {largest_bytes}, live_bytes"
             f" {live_bytes}: must rise, to at most 4 GiB"
         )
-    simulation = Simulation(as_table(table))
-    try:
-        return Recording.from_ops(
-            _play_robson(simulation, live_bytes, largest_bytes, smallest_bytes), name="robson"
-        )
-    finally:
-        simulation.close()
+    with Simulation(as_table(table)) as simulation:
+        ops = _play_robson(simulation, live_bytes, largest_bytes, smallest_bytes)
+        return Recording.from_ops(ops, name="robson")
 
 
 def _play_robson(

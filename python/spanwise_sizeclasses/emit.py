@@ -13,14 +13,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .model import (
-    BUILTINS,
-    LARGE_SHIFT_MAX,
-    SMALL_DIV,
-    SMALL_MAX,
-    Row,
-    Table,
-)
+from .model import BUILTINS, LARGE_SHIFT_MAX, SMALL_DIV, SMALL_MAX, Row, Table
 
 _WIDTH = 100
 _LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */"
@@ -304,15 +297,7 @@ def fast_header(table: Table, origin: Origin) -> str:
 
 # --- text, Markdown, JSON -------------------------------------------------------------------------
 
-_HEADS = (
-    "class",
-    "bytes/obj",
-    "bytes/span",
-    "objects",
-    "tail waste",
-    "max waste",
-    "min align",
-)
+_HEADS = ("class", "bytes/obj", "bytes/span", "objects", "tail waste", "max waste", "min align")
 
 
 _FIRST_HEAD = "first span"

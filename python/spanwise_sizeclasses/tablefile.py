@@ -53,11 +53,7 @@ def parse_table(data: bytes) -> Table:
 def dump_table(table: Table) -> str:
     """Return the table as a file that load_table accepts."""
     rows = [_class_row(c) for c in table.classes]
-    value: dict[str, object] = {
-        "name": table.name,
-        "page_bytes": table.page_bytes,
-        "classes": rows,
-    }
+    value: dict[str, object] = {"name": table.name, "page_bytes": table.page_bytes, "classes": rows}
     if table.parameters is not None:
         p = table.parameters
         value["parameters"] = {

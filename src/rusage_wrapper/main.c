@@ -14,7 +14,7 @@
  * the kernel's value for the largest single process among them. The kernel does not record how much
  * of the peak is anonymous memory (heap, stacks). So the wrapper takes samples, at first each
  * millisecond and later each 1/256 of the time so far, and reports the anonymous memory of the
- * sample with the most resident pages. spanwise.measure.launching calls it. It uses only the C
+ * sample with the most resident pages. spanwise.measure.bench_cases calls it. It uses only the C
  * library.
  */
 #define _GNU_SOURCE

@@ -210,7 +210,7 @@ class ArenaTracker(Owner):
         Raises:
             OSError: the system refused to write.
         """
-        from spanwise.report import perfetto  # noqa: PLC0415  reports know models
+        from spanwise.report import export as perfetto  # noqa: PLC0415  reports know models
 
         _lib.as_iterable(events, "events")
         _lib.check_type(path, (str, os.PathLike), "path")

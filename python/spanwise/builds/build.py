@@ -200,10 +200,7 @@ class _Parts:
         return source.stem.removeprefix("table_")
 
     def flags(self, extra: Sequence[str]) -> list[str]:
-        """Return the flags of every file; they keep absolute paths out of the objects.
-
-        `out` precedes src/, so sources include the build's gen/default.h (the default table).
-        """
+        """Return the flags of every file; they keep absolute paths out of the objects."""
         return [
             *(f"-I{path}" for path in (self.out, self.out / "include", self.root / "src")),
             f"-ffile-prefix-map={self.root}=.",

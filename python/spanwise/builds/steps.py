@@ -17,15 +17,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from spanwise.errors import SpanwiseError
-from spanwise.results.jobs import LOOK_SECONDS, raise_what_came
+from spanwise.results.jobs import raise_what_came
 
 Report = Callable[[str], object]
 """A function that is called with a line of text before each step."""
@@ -82,6 +83,7 @@ _NOT_CORE = ("os/none", "guard", "preload", "recorder", "replay", "rusage_wrappe
 
 _STEP_SECONDS = 600
 _GRACE_SECONDS = 2
+_POLL_SECONDS = 0.02
 
 
 class BuildError(SpanwiseError, RuntimeError):
@@ -90,17 +92,11 @@ class BuildError(SpanwiseError, RuntimeError):
 
 @dataclass(frozen=True)
 class Step:
-    """A program to run.
+    """A program to run."""
 
-    Attributes:
-        words: program and arguments.
-        what: the step's name in messages.
-        env: its environment; None: that of this process.
-    """
-
-    words: Sequence[object]
-    what: str
-    env: dict[str, str] | None = None
+    words: Sequence[object]  # program and arguments
+    what: str  # the step's name in messages
+    env: dict[str, str] | None = None  # its environment; None: that of this process
 
 
 def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = None) -> str:
@@ -110,101 +106,75 @@ def run_step(words: Sequence[object], what: str, env: dict[str, str] | None = No
 
 def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
     """Run programs, up to `jobs` in parallel; the first failure, or Ctrl-C, ends all."""
-    running = Running()
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            tasks = [pool.submit(running.run, step) for step in steps]
-            done = _wait_for(tasks)
-            # Report a failed program first: others may still run.
-            failed = [task for task in tasks if task in done and task.exception() is not None]
-            return [task.result() for task in failed or tasks]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            running.stop()
-            raise
+    waiting, running = deque(enumerate(steps)), dict[int, _Running]()
+    outputs = [""] * len(steps)
+    try:
+        while waiting or running:
+            raise_what_came()
+            while waiting and len(running) < jobs:
+                place, step = waiting.popleft()
+                running[place] = _Running(step)
+            ended = [place for place, one in running.items() if one.has_ended()]
+            for place in ended:
+                outputs[place] = running.pop(place).output()
+            if not ended:
+                time.sleep(_POLL_SECONDS)
+    except BaseException:
+        _end([one.child for one in running.values()])
+        raise
+    return outputs
 
 
-def _wait_for(tasks: Sequence[Future[str]]) -> set[Future[str]]:
-    """Wait until all programs have ended or one has failed; return the ended ones.
+class _Running:
+    """A program in a process group of its own, so that its children end with it."""
 
-    Polls for signals, which do not wake the wait.
-    """
-    while True:
-        raise_what_came()
-        done, rest = wait(tasks, LOOK_SECONDS, FIRST_EXCEPTION)
-        if not rest or any(task.exception() is not None for task in done):
-            return done
-
-
-class Running:
-    """The running programs of some steps. After `stop`, none is running and none can start."""
-
-    def __init__(self) -> None:
-        self._children: set[subprocess.Popen[str]] = set()
-        self._stopped = False
-        self._changed = threading.Condition()  # guards the two fields above
-
-    def run(self, step: Step) -> str:
-        """Run a program to its end; return its standard output. Called by worker threads."""
-        child = self._start(step)
-        try:
-            out, complaint = _outputs(child)
-        except subprocess.TimeoutExpired:
-            raise BuildError(f"{step.what}: did not end within {_STEP_SECONDS} s") from None
-        finally:
-            with self._changed:
-                self._children.discard(child)
-                self._changed.notify_all()
-        if child.returncode != 0:
-            raise BuildError(f"{step.what}: {_error_line(complaint) or f'exit {child.returncode}'}")
-        return out
-
-    def stop(self) -> None:
-        """End every program with SIGTERM, or with SIGKILL after two seconds."""
-        with self._changed:
-            self._stopped = True
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                for child in self._children:
-                    _send(child, number)
-                if self._changed.wait_for(lambda: not self._children, _GRACE_SECONDS):
-                    return
-
-    def _start(self, step: Step) -> subprocess.Popen[str]:
-        """Start a program in a process group of its own, so that its children end with it."""
+    def __init__(self, step: Step) -> None:
         words = [str(word) for word in step.words]
         if shutil.which(words[0], path=(step.env or os.environ).get("PATH")) is None:
             raise BuildError(f"{step.what}: {words[0]}: there is no such program")
-        with self._changed:
-            if self._stopped:
-                raise BuildError(f"{step.what}: not started, the build is ending")
-            child = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                env=step.env,
-                start_new_session=True,
-            )
-            self._children.add(child)
-            return child
+        self._what = step.what
+        self._deadline = time.monotonic() + _STEP_SECONDS
+        self._files = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115  stdout, stderr
+        self.child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=self._files[0],
+            stderr=self._files[1],
+            env=step.env,
+            start_new_session=True,
+        )
+
+    def has_ended(self) -> bool:
+        """Return whether it has ended; raise BuildError once it has taken too long."""
+        if self.child.poll() is None and time.monotonic() > self._deadline:
+            raise BuildError(f"{self._what}: did not end within {_STEP_SECONDS} s")
+        return self.child.returncode is not None
+
+    def output(self) -> str:
+        """Return its standard output; raise BuildError if it failed."""
+        texts = []
+        for file in self._files:
+            with file:
+                file.seek(0)
+                texts.append(file.read().decode("utf-8", "replace"))
+        status = self.child.returncode
+        if status != 0:
+            raise BuildError(f"{self._what}: {_error_line(texts[1]) or f'exit {status}'}")
+        return texts[0]
 
 
-def _outputs(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """Return stdout and stderr of a program; an exception during the wait kills it."""
-    with child:
-        try:
-            return child.communicate(timeout=_STEP_SECONDS)
-        finally:
-            if child.returncode is None:
-                _send(child, signal.SIGKILL)
-
-
-def _send(child: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Send a signal to a program's process group, which exists until its output has been read."""
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, number)
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End programs and their children with SIGTERM, or with SIGKILL after two seconds."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, number)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        for child in children:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(max(deadline - time.monotonic(), 0))
+        if all(child.returncode is not None for child in children):
+            return
 
 
 def _error_line(complaint: str) -> str:
@@ -219,15 +189,10 @@ def _error_line(complaint: str) -> str:
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler.
+    """A C compiler."""
 
-    Attributes:
-        words: program and leading options.
-        version: the first line of its --version.
-    """
-
-    words: tuple[str, ...]
-    version: str
+    words: tuple[str, ...]  # program and leading options
+    version: str  # the first line of its --version
 
     @classmethod
     def find(cls, name: str | None) -> Compiler:

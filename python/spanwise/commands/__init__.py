@@ -27,15 +27,15 @@ COMMANDS = {
         "exports", "convert a heap profile or a trace of another tool to a recording"
     ),
     "run": Command(
-        "run",
-        "run a dynamically linked program with spanwise as its malloc and print its ledger",
+        "run", "run a dynamically linked program with spanwise as its malloc and print its ledger"
     ),
     "advise": Command(
-        "advise", "say how much memory a program wastes and what to change, ranked by what it saves"
+        "measures",
+        "say how much memory a program wastes and what to change, ranked by what it saves",
     ),
     "ledger": Command("ledgers", "account every byte of a recording under a table"),
     "estimate": Command(
-        "estimate", "estimate live and allocated bytes by call site from a sampled recording"
+        "ledgers", "estimate live and allocated bytes by call site from a sampled recording"
     ),
     "compare": Command("ledgers", "compare the ledgers of a recording under several tables"),
     "optimize": Command(

@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeAlias
 
 from spanwise import _format
@@ -17,8 +18,10 @@ from spanwise.commands import COMMANDS, _options
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
+    from spanwise.measure.bench_result import BenchResult
     from spanwise.recordings.recording import Recording
     from spanwise.recordings.recording_set import RecordingSet
+    from spanwise.sweeps.result import Sweep
     from spanwise.tables.table import SizeClassTable
 
 
@@ -119,10 +122,7 @@ def simulation_of(
 
 
 def warn_gaps(recordings: Iterable[Recording]) -> bool:
-    """Prints the gaps of recordings to stderr; returns whether there are any.
-
-    A command still prints its result from a recording with gaps, but its exit status is 1.
-    """
+    """Prints the gaps of recordings to stderr; returns whether there are any."""
     gaps = [f"{one.name}: {gap}" for one in recordings for gap in one.summary.gaps()]
     for line in gaps:
         print(f"spanwise: {line}", file=sys.stderr)
@@ -141,6 +141,40 @@ def print_json(value: Any) -> None:
     import json  # noqa: PLC0415
 
     print(json.dumps(value, indent=1))
+
+
+# --- files of rows -------------------------------------------------------------------------------
+
+
+def add_session_options(parser: argparse.ArgumentParser, noun: str, picture: str) -> None:
+    """Adds `--output`, `--force` and `--plot`."""
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.jsonl", help=f"file for the {noun}s, written as they finish"
+    )
+    _options.add_force_option(parser, "replace FILE.jsonl even if it is not JSON")
+    _options.add_plot_option(parser, picture)
+
+
+def check_session(options: argparse.Namespace) -> None:
+    """Check that all output files can be written, before the work begins."""
+    from spanwise import plots  # noqa: PLC0415  brings numpy
+    from spanwise.results.files import check_output  # noqa: PLC0415
+
+    if options.output:
+        check_output(options.output, json=not options.force)
+    if options.plot:
+        plots.check_place(options.plot)
+    if options.force and options.output and Path(options.output).is_file():
+        Path(options.output).unlink()
+
+
+def print_session(found: Sweep | BenchResult, noun: str) -> None:
+    """Print the notes of a result and the path of its rows to stderr."""
+    for note in found.notes:
+        print(f"spanwise: {note}", file=sys.stderr)
+    if found.path is not None:
+        count = _format.plural(len(found), noun)
+        print(f"spanwise: {count} in {found.path}", file=sys.stderr)
 
 
 # --- completion -----------------------------------------------------------------------------------

@@ -59,6 +59,11 @@ class Group(Protocol):
         """Declares an option."""
 
 
+def add_flag(group: Group, name: str, text: str) -> None:
+    """Adds an option without a value."""
+    group.add_argument(name, action="store_true", help=text)
+
+
 def size(word: str) -> int:
     """Parse a number of bytes, for `type=` of an option."""
     try:
@@ -97,11 +102,7 @@ def add_at_option(
 
 def add_valid_prefix_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--valid-prefix`, for truncated recordings."""
-    parser.add_argument(
-        "--valid-prefix",
-        action="store_true",
-        help="read a truncated or damaged recording up to the damage",
-    )
+    add_flag(parser, "--valid-prefix", "read a truncated or damaged recording up to the damage")
 
 
 def add_placement_options(group: Group) -> None:
@@ -131,13 +132,7 @@ def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None)
     from spanwise.heap.options import HeapOptions  # noqa: PLC0415  brings numpy
 
     percent = getattr(options, "large_touched", 100)
-    return HeapOptions(
-        limit_bytes,
-        options.placement,
-        options.decay_ms,
-        options.batch,
-        percent,
-    )
+    return HeapOptions(limit_bytes, options.placement, options.decay_ms, options.batch, percent)
 
 
 def add_table_option(parser: argparse.ArgumentParser) -> None:
@@ -164,10 +159,10 @@ def add_classes_option(parser: argparse.ArgumentParser) -> None:
 
 def add_names_options(parser: argparse.ArgumentParser) -> None:
     """Add options that fold frames of call sites."""
-    parser.add_argument(
+    add_flag(
+        parser,
         "--full-stacks",
-        action="store_true",
-        help="show all frames, including allocator wrappers such as operator new",
+        "show all frames, including allocator wrappers such as operator new",
     )
     add_hide_frames_option(parser)
 
@@ -186,7 +181,7 @@ def add_hide_frames_option(parser: argparse.ArgumentParser) -> None:
 
 def names_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `add_names_options` as arguments of `LiveSites.named`."""
-    from spanwise.recordings.wrappers import Folding  # noqa: PLC0415  loaded by few commands
+    from spanwise.recordings.names import Folding  # noqa: PLC0415  loaded by few commands
 
     full_stacks = getattr(options, "full_stacks", False)
     return asdict(Folding(full_stacks, tuple(options.hide_frames)))
@@ -206,10 +201,10 @@ def add_force_option(
 
 def add_program_options(parser: argparse.ArgumentParser) -> None:
     """Adds `--keep-pymalloc`, and the program with its arguments at the end."""
-    parser.add_argument(
+    add_flag(
+        parser,
         "--keep-pymalloc",
-        action="store_true",
-        help="let CPython use its own allocator instead of PYTHONMALLOC=malloc",
+        "let CPython use its own allocator instead of PYTHONMALLOC=malloc",
     )
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="PROGRAM ARGS", help="program to run"

@@ -18,11 +18,10 @@ from spanwise.builds.build import BuildOptions, build_with
 from spanwise.builds.steps import BuildError, Compiler
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, add_description, new_command, print_json, show
-from spanwise.ledger.comparison import Comparison
+from spanwise.ledger.ledger import Comparison
 from spanwise.ledger.parts import PARTS
-from spanwise.measure.bench import bench
+from spanwise.measure.bench import BenchFit, bench
 from spanwise.measure.bench_cases import SEEDS, case_of, variables_of
-from spanwise.measure.bench_fits import BenchFit
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.running import PRELOAD_TABLE
 from spanwise.optimizer.result import OptimizeResult
@@ -83,12 +82,7 @@ class RecordedProgram:
 
 def add_demo(commands: SubParsers) -> None:
     """Declares the command."""
-    parser = new_command(
-        commands,
-        "demo",
-        "spanwise demo -o out",
-        run_demo,
-    )
+    parser = new_command(commands, "demo", "spanwise demo -o out", run_demo)
     add_description(
         parser,
         "Tables are compared by the peak resident bytes of a simulated run. The row 'limit' is"
@@ -151,11 +145,7 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
 
 
 def _fit_and_run(recording: Recording, folder: Path) -> tuple[OptimizeResult, BenchResult | None]:
-    """Fits a table to python3, builds it and runs python3 under it and under all allocators.
-
-    The table is built even if the stock table is better, so that the runs can show it. Without a C
-    compiler there is no BenchResult.
-    """
+    """Fits a table to python3, builds it and runs python3 under it and under all allocators."""
     _say("a table for python3")
     found = optimize(recording)
     _say(found.verdict())

@@ -18,9 +18,14 @@ from spanwise.commands._common import (
     warn_gaps,
 )
 from spanwise.errors import InvalidError
-from spanwise.measure.peers import compare_peers, parse_peers
-from spanwise.recordings.conversion import FORMS, OBJECTS_MAX, SNAPSHOT_VALUES, convert
-from spanwise.recordings.import_content import UNPACKED_FLOOR, UNPACKED_MULTIPLE
+from spanwise.recordings.conversion import (
+    FORMS,
+    OBJECTS_MAX,
+    SNAPSHOT_VALUES,
+    UNPACKED_FLOOR,
+    UNPACKED_MULTIPLE,
+    convert,
+)
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report.export import FORMATS, check_flame
@@ -36,10 +41,7 @@ from spanwise.tables.table import SizeClassTable
 def add_convert(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
-        commands,
-        "convert",
-        "spanwise convert heap.pb.gz -o heap.swt",
-        run_convert,
+        commands, "convert", "spanwise convert heap.pb.gz -o heap.swt", run_convert
     )
     parser.add_argument(
         "file",
@@ -113,10 +115,7 @@ def run_convert(options: argparse.Namespace) -> int:
 def add_export(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
-        commands,
-        "export",
-        "spanwise export json.swt --to pprof -o json.pb.gz",
-        run_export,
+        commands, "export", "spanwise export json.swt --to pprof -o json.pb.gz", run_export
     )
     parser.add_argument("file", metavar="FILE.swt", help="the recording")
     parser.add_argument(
@@ -168,10 +167,7 @@ def run_export(options: argparse.Namespace) -> int:
 def add_flame(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
-        commands,
-        "flame",
-        "spanwise flame json.swt --of pinned -o json.html",
-        run_flame,
+        commands, "flame", "spanwise flame json.swt --of pinned -o json.html", run_flame
     )
     _options.add_recording_options(parser)
     parser.add_argument(
@@ -221,12 +217,7 @@ def run_flame(options: argparse.Namespace) -> int:
 
 def add_report(commands: SubParsers) -> None:
     """Declares the command."""
-    parser = new_command(
-        commands,
-        "report",
-        "spanwise report json.swt -o json.html",
-        run_report,
-    )
+    parser = new_command(commands, "report", "spanwise report json.swt -o json.html", run_report)
     parser.add_argument(
         "files",
         nargs="+",
@@ -248,13 +239,6 @@ def add_report(commands: SubParsers) -> None:
         metavar="OTHER.swt",
         help="also evaluate the table fitted to the recording on this one; repeatable",
     )
-    parser.add_argument(
-        "--peers",
-        action="append",
-        default=[],
-        metavar="P,P,...",
-        help="also replay it with real memory under spanwise, glibc, jemalloc, mimalloc, tcmalloc",
-    )
     _options.add_hide_frames_option(parser)
     _options.add_valid_prefix_option(parser)
     _options.add_placement_options(parser.add_argument_group("placement"))
@@ -268,14 +252,11 @@ def run_report(options: argparse.Namespace) -> int:
     table = SizeClassTable.named(options.table)
     recording = open_recordings(options)
     others = RecordingSet.open(options.holdout, options.valid_prefix) if options.holdout else ()
-    names = parse_peers(options.peers)
-    if isinstance(recording, RecordingSet) and (others or names):
-        raise InvalidError("--holdout and --peers are for one recording; give one file")
-    peers = compare_peers(each_of(recording)[0], names) if names and recording.events else None
+    if isinstance(recording, RecordingSet) and others:
+        raise InvalidError("--holdout is for one recording; give one file")
     answer = recording.to_html(
         *(output, table),
         holdout=others,
-        peers=peers,
         hide_frames=hidden,
         options=_options.heap_options_of(options),
     )

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that print ledgers of recordings: ledger, compare, check, diff."""
+"""Commands that print ledgers of recordings: ledger, compare, check, diff, estimate."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import sys
 from dataclasses import replace
 from typing import Any
 
-from spanwise import _format, errors, plots
+from spanwise import _format, plots
 from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
@@ -21,13 +22,14 @@ from spanwise.commands._common import (
     simulation_of,
     warn_gaps,
 )
+from spanwise.commands._options import add_flag
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS, PEAK_RESIDENT
-from spanwise.measure.peers import PeerComparison, compare_peers, parse_peers
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
-from spanwise.recordings.recording_set import RecordingSet
+from spanwise.recordings.sampled import GROUPS as ESTIMATE_GROUPS
+from spanwise.recordings.sampled import SampledRecording
 from spanwise.recordings.sites import ROOM_MIN, Site, callers
 from spanwise.recordings.span_pinning import GROUPS, SpanPinning
 from spanwise.tables.table import SizeClassTable
@@ -49,19 +51,12 @@ _MEASURES = (
 def add_ledger(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
-        commands,
-        "ledger",
-        "spanwise ledger json.swt --table go --at end",
-        run_ledger,
+        commands, "ledger", "spanwise ledger json.swt --table go --at end", run_ledger
     )
     _options.add_recording_options(parser)
     _options.add_table_option(parser)
     _options.add_classes_option(parser)
-    parser.add_argument(
-        "--sites",
-        action="store_true",
-        help="also print the call sites with the most waste in live objects",
-    )
+    add_flag(parser, "--sites", "also print the call sites with the most waste in live objects")
     parser.add_argument(
         "--span-pinning",
         choices=GROUPS,
@@ -157,17 +152,6 @@ def add_compare(commands: SubParsers) -> None:
     )
     _options.add_recording_options(parser)
     _options.add_tables_option(parser, "{}; repeatable (default: go and c16)")
-    parser.add_argument(
-        "--peers",
-        action="append",
-        default=[],
-        metavar="P,P,...",
-        help="also replay one recording under spanwise, glibc, jemalloc, mimalloc, tcmalloc, and"
-        " compare their real peak RSS with the model under their tables",
-    )
-    parser.add_argument(
-        "--repeat", type=int, default=1, metavar="N", help="replays of each peer (default 1)"
-    )
     _options.add_plot_option(parser)
     _options.add_force_option(parser)
 
@@ -180,27 +164,13 @@ def run_compare(options: argparse.Namespace) -> int:
     recordings = open_recordings(options)
     given = _options.heap_options_of(options)
     comparison = recordings.compare(tables, options.at, options=given)
-    peers = _peers(options, recordings)
     if options.plot:
         plots.save(comparison.plot(), options.plot)
     if options.json:
-        print_json({**comparison.to_dict(), **({"peers": peers.to_dict()} if peers else {})})
+        print_json(comparison.to_dict())
     else:
-        show(comparison, *(["", peers] if peers else []))
+        show(comparison)
     return int(warn_gaps(each_of(recordings)))
-
-
-def _peers(
-    options: argparse.Namespace, recordings: Recording | RecordingSet
-) -> PeerComparison | None:
-    names = parse_peers(options.peers)
-    if not names:
-        return None
-    if not isinstance(recordings, Recording):
-        raise errors.InvalidError("--peers replays one recording; give one file")
-    if len(recordings) == 0:
-        return None
-    return compare_peers(recordings, names, repeat=options.repeat)
 
 
 # --- check ----------------------------------------------------------------------------------------
@@ -212,10 +182,7 @@ _LIMITS = {"max_resident": "resident", "max_held": "held", "max_requested": "req
 def add_check(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
-        commands,
-        "check",
-        "spanwise check json.swt --max-waste 20% --max-resident 64M",
-        run_check,
+        commands, "check", "spanwise check json.swt --max-waste 20% --max-resident 64M", run_check
     )
     add_description(
         parser,
@@ -231,10 +198,10 @@ def add_check(commands: SubParsers) -> None:
     for name, what in _LIMITS.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=_options.size, metavar="N", help=f"limit of {what} bytes")
-    parser.add_argument(
+    add_flag(
+        parser,
         "--ignore-fixed",
-        action="store_true",
-        help="leave out what a heap has at any size: metadata, and the spans that threads allocate"
+        "leave out what a heap has at any size: metadata, and the spans that threads allocate"
         " from (cached)",
     )
 
@@ -294,10 +261,7 @@ def _fixed_bytes(ledger: Ledger) -> int:
 
 
 def _checks(ledger: Ledger, options: argparse.Namespace, whole: bool) -> list[tuple[str, bool]]:
-    """Return a line per limit, and whether the value is within it.
-
-    With `whole`, limits of bytes are compared with the peaks of the whole run.
-    """
+    """Return a line per limit, and whether the value is within it."""
     where = f"{ledger.source} at {ledger.at}, table {ledger.table}"
     found = []
     if options.max_waste is not None:
@@ -327,12 +291,7 @@ _CLASS_WASTE = ("roundup_bytes", "tail_bytes", "free_slot_bytes", "cached_bytes"
 
 def add_diff(commands: SubParsers) -> None:
     """Declares the command."""
-    parser = new_command(
-        commands,
-        "diff",
-        "spanwise diff before.swt after.swt",
-        run_diff,
-    )
+    parser = new_command(commands, "diff", "spanwise diff before.swt after.swt", run_diff)
     parser.add_argument("before", metavar="A.swt", help="the first recording")
     parser.add_argument("after", metavar="B.swt", help="the second")
     _options.add_at_option(parser)
@@ -455,3 +414,44 @@ def _names(rows: list[dict[str, Any]], most: int) -> list[str]:
 
 def _signed(row: dict[str, Any], key: str = "change") -> str:
     return f"{row[key]:+,}"
+
+
+# --- estimate -------------------------------------------------------------------------------------
+
+
+def add_estimate(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(commands, "estimate", "spanwise estimate app.swt --by class", run_estimate)
+    add_description(
+        parser,
+        "Each figure is followed by its 95 % interval. Partial spans and fragmentation depend on"
+        " all objects, so they are not estimated.",
+    )
+    parser.add_argument("file", metavar="FILE.swt", help="made by spanwise record --sample")
+    parser.add_argument(
+        "--by",
+        choices=ESTIMATE_GROUPS,
+        default="site",
+        help="how objects are grouped (default site)",
+    )
+    parser.add_argument(
+        "--at",
+        default="peak",
+        metavar="WHEN",
+        help="peak (most is requested, the default), end, or a time (such as 1.5s)",
+    )
+    _options.add_table_option(parser)
+    _options.add_valid_prefix_option(parser)
+
+
+def run_estimate(options: argparse.Namespace) -> int:
+    """Prints the estimates; returns 1 if the recording has gaps."""
+    recording = SampledRecording.open(options.file, options.valid_prefix)
+    found = recording.estimate(options.by, options.at, options.table)
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        show(found)
+    for gap in recording.gaps:
+        print(f"spanwise: {recording.name}: {gap}", file=sys.stderr)
+    return int(bool(recording.gaps))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that measure real programs and allocators: bench, replay."""
+"""Commands that measure real programs and allocators, and give advice: bench, replay, advise."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
     add_description,
+    add_session_options,
+    check_session,
     new_command,
     print_json,
+    print_session,
     show,
     warn_gaps,
 )
-from spanwise.commands._sessions import (
-    add_session_options,
-    check_session,
-    print_session,
-)
+from spanwise.commands._options import add_flag
 from spanwise.errors import InvalidError
-from spanwise.measure.bench import BenchInterrupted, bench
-from spanwise.measure.bench_cases import EVERYBODY, BenchCase, case_of, read_cases
-from spanwise.measure.bench_fits import BenchFit, fit_cases
+from spanwise.measure.bench import BenchFit, BenchInterrupted, bench, fit_cases
+from spanwise.measure.bench_cases import EVERYBODY, ONE_ARENA, BenchCase, case_of, read_cases
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.replay_result import describe
-from spanwise.measure.replayer import TOUCHES, Allocator, allocator_named
-from spanwise.measure.replays import DRAIN_SECONDS, check_ledger, replay_many
+from spanwise.measure.replays import (
+    DRAIN_SECONDS,
+    TOUCHES,
+    Allocator,
+    allocator_named,
+    check_ledger,
+    replay_many,
+)
+from spanwise.optimizer.search import optimize
 from spanwise.recordings.recording import Recording
 from spanwise.tables.table import SizeClassTable
 
@@ -37,12 +42,7 @@ from spanwise.tables.table import SizeClassTable
 
 def add_bench(commands: SubParsers) -> None:
     """Declares the command."""
-    parser = new_command(
-        commands,
-        "bench",
-        "spanwise bench -- python3 job.py",
-        run_bench,
-    )
+    parser = new_command(commands, "bench", "spanwise bench -- python3 job.py", run_bench)
     add_description(
         parser,
         "A round runs the program once under each allocator, in random order. 'plain' is the"
@@ -83,15 +83,13 @@ def add_bench(commands: SubParsers) -> None:
         metavar="S",
         help="time limit of a run, seconds [120]",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--ignore-output",
-        action="store_true",
-        help="no comparison of stdout, for programs that print times or addresses",
+        "no comparison of stdout, for programs that print times or addresses",
     )
     add_session_options(parser, "run", "picture of the peak RSS")
-    parser.add_argument(
-        "--wide", action="store_true", help="print all columns even if the terminal is narrower"
-    )
+    add_flag(parser, "--wide", "print all columns even if the terminal is narrower")
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
@@ -193,10 +191,10 @@ def add_replay(commands: SubParsers) -> None:
         metavar="S,S,...",
         help="seconds after everything was freed to read memory again (default 0.1,1,5)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--ledger",
-        action="store_true",
-        help="instead, replay in one thread on a tracked heap and compare its ledger with the"
+        "instead, replay in one thread on a tracked heap and compare its ledger with the"
         " simulator's; exit 1 if they differ (--table, default c16)",
     )
     _options.add_valid_prefix_option(parser)
@@ -259,3 +257,47 @@ def _seconds(words: str) -> list[float]:
         return [float(word) for word in words.split(",") if word]
     except ValueError:
         raise errors.InvalidError(f"--drain {words!r}: give seconds such as 0.1,1,5") from None
+
+
+# --- advise ---------------------------------------------------------------------------------------
+
+
+def add_advise(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(commands, "advise", "spanwise advise json.swt", run_advise)
+    parser.add_argument("file", metavar="FILE.swt", help="the recording")
+    _options.add_table_option(parser)
+    add_flag(parser, "--fit", "also fit a table, as spanwise optimize does")
+    add_flag(
+        parser,
+        "--bench",
+        "also run the recorded command again, here, under each installed allocator",
+    )
+    add_flag(parser, "--ignore-output", "with --bench: the output may differ from run to run")
+    _options.add_valid_prefix_option(parser)
+    _options.add_placement_options(parser.add_argument_group("placement"))
+
+
+def _bench_recorded(recording: Recording, ignore_output: bool) -> BenchResult:
+    """Run the recorded command under each installed allocator, in five rounds."""
+    if not recording.arguments:
+        raise InvalidError(f"{recording.name}: --bench: the recording has no command; omit it")
+    allocators = list(EVERYBODY)
+    if recording.allocator == "glibc" and recording.summary.threads > 1:
+        allocators.append(ONE_ARENA)
+    return bench([case_of(recording.arguments)], allocators, ignore_output=ignore_output)
+
+
+def run_advise(options: argparse.Namespace) -> int:
+    """Prints the verdict and the advice."""
+    table = SizeClassTable.named(options.table)
+    heap = _options.heap_options_of(options)
+    recording = Recording.open(options.file, options.valid_prefix)
+    fitted = optimize(recording) if options.fit and recording.events else None
+    runs = _bench_recorded(recording, options.ignore_output) if options.bench else None
+    found = recording.advice(table, fitted=fitted, runs=runs, options=heap)
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        show(found)
+    return int(warn_gaps([recording]))

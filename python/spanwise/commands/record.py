@@ -8,7 +8,13 @@ import sys
 from pathlib import Path
 
 from spanwise.commands._common import SubParsers, new_command, print_json
-from spanwise.commands._options import add_force_option, add_program_options, program_of, size
+from spanwise.commands._options import (
+    add_flag,
+    add_force_option,
+    add_program_options,
+    program_of,
+    size,
+)
 from spanwise.errors import InvalidError
 from spanwise.recordings.recorder import (
     PYTHON_STACKS,
@@ -24,19 +30,12 @@ from spanwise.results.files import check_output
 def add_record(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
-        commands,
-        "record",
-        "spanwise record -o json.swt -- python3 -c 'import json'",
-        run_record,
+        commands, "record", "spanwise record -o json.swt -- python3 -c 'import json'", run_record
     )
     parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
     parser.add_argument("-o", "--output", metavar="FILE.swt", help="default: PROGRAM.swt, here")
     add_force_option(parser, "replace FILE.swt if it exists, and FILE.PID.swt of an earlier run")
-    parser.add_argument(
-        "--children",
-        action="store_true",
-        help="also record its child processes, to FILE.PID.swt",
-    )
+    add_flag(parser, "--children", "also record its child processes, to FILE.PID.swt")
     parser.add_argument(
         "--stacks",
         type=int,
@@ -54,11 +53,10 @@ def add_record(commands: SubParsers) -> None:
         help="record a sample of the objects, one point per BYTES on average (default 512K), which"
         " costs little; read it with spanwise estimate",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--python-sites",
-        action="store_true",
-        help="for CPython 3.9 to 3.14, call sites are lines of Python with function, file and"
-        " callers",
+        "for CPython 3.9 to 3.14, call sites are lines of Python with function, file and callers",
     )
     add_program_options(parser)
 

@@ -11,7 +11,7 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, show
-from spanwise.commands._options import parse_size
+from spanwise.commands._options import add_flag, parse_size
 from spanwise.commands.ledgers import describe
 from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.running import (
@@ -47,20 +47,13 @@ variables:
 def add_run(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
-        commands,
-        "run",
-        "spanwise run -o json.txt -- python3 -c 'import json'",
-        run_run,
+        commands, "run", "spanwise run -o json.txt -- python3 -c 'import json'", run_run
     )
     parser.usage = "%(prog)s [options] -- PROGRAM [ARGS...]"
     parser.epilog = f"{_MORE}\n{parser.epilog}"
     parser.add_argument("-o", "--output", metavar="FILE", help="write the ledger to FILE instead")
     _options.add_force_option(parser, "with --json, replace FILE even if it is not JSON")
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="run at full speed: no requested sizes, no ledger at the peak",
-    )
+    add_flag(parser, "--plain", "run at full speed: no requested sizes, no ledger at the peak")
     parser.add_argument(
         "--at",
         default="both",
@@ -75,9 +68,7 @@ def add_run(commands: SubParsers) -> None:
         metavar="T",
         help="fail unless the preloaded malloc has this table (installed: c16)",
     )
-    parser.add_argument(
-        "--children", action="store_true", help="also print ledgers of its child processes"
-    )
+    add_flag(parser, "--children", "also print ledgers of its child processes")
     _options.add_classes_option(parser)
     _options.add_program_options(parser)
     _add_heap_options(parser)

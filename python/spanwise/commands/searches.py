@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -13,26 +14,22 @@ from spanwise.commands import _options
 from spanwise.commands._common import (
     SubParsers,
     add_description,
+    add_session_options,
+    check_session,
     new_command,
     print_json,
+    print_session,
     show,
+    suggestion,
     warn_gaps,
 )
-from spanwise.commands._options import add_plot_option, add_tables_option
-from spanwise.commands._sessions import (
-    add_executor_option,
-    add_session_options,
-    check_executor,
-    check_session,
-    dask_executor,
-    print_session,
-)
-from spanwise.errors import InvalidError, SpanwiseError
-from spanwise.optimizer.options import WASTE_PERCENT
+from spanwise.commands._options import add_flag, add_plot_option, add_tables_option
+from spanwise.errors import InvalidError, SpanwiseError, UnsupportedError
 from spanwise.optimizer.pareto import ParetoFront
 from spanwise.optimizer.profile import OBJECTIVES, RESIDENT
 from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
 from spanwise.optimizer.search import optimize
+from spanwise.optimizer.solver import WASTE_PERCENT
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.timeline import parse_moment
@@ -69,11 +66,7 @@ def add_optimize(commands: SubParsers) -> None:
         help="write the table if it saves at least --least-percent",
     )
     _options.add_force_option(parser, "replace TABLE.json even if it is not JSON")
-    parser.add_argument(
-        "--anyway",
-        action="store_true",
-        help="write it even if it does not; the exit status is still 1",
-    )
+    add_flag(parser, "--anyway", "write it even if it does not; the exit status is still 1")
     parser.add_argument(
         "--classes", type=int, default=32, metavar="N", help="maximum number of classes (32)"
     )
@@ -97,9 +90,7 @@ def add_optimize(commands: SubParsers) -> None:
         metavar="N",
         help="tables to simulate in the search (default 48 to 160, by length of the recordings)",
     )
-    parser.add_argument(
-        "--mixed", action="store_true", help="allow recordings of different programs"
-    )
+    add_flag(parser, "--mixed", "allow recordings of different programs")
     parser.add_argument(
         "--holdout",
         action="append",
@@ -171,9 +162,7 @@ def add_optimize(commands: SubParsers) -> None:
         f" (default {LEAST_PERCENT:g}; 0: any saving)",
     )
     rules.add_argument("--name", metavar="NAME", help="name of the table (best-N-OBJECTIVE)")
-    parser.add_argument(
-        "--pareto", action="store_true", help="simulate waste versus number of classes"
-    )
+    add_flag(parser, "--pareto", "simulate waste versus number of classes")
     add_plot_option(parser, "draw the Pareto front")
     _options.add_valid_prefix_option(parser)
 
@@ -271,7 +260,7 @@ def add_sweep(commands: SubParsers) -> None:
     _options.add_recording_options(parser, "peak", moments)
     _options.add_tables_option(parser, "{}, or a glob pattern; repeatable (default: go and c16)")
     add_session_options(parser, "row", "also draw the best tables")
-    add_executor_option(parser)
+    _add_executor_option(parser)
     parser.add_argument(
         "--by",
         metavar="FIELD",
@@ -281,7 +270,7 @@ def add_sweep(commands: SubParsers) -> None:
 
 def run_sweep(options: argparse.Namespace) -> int:
     """Prints the ranking; returns 1 if a row failed."""
-    check_executor(options.executor)
+    _check_executor(options.executor)
     check_session(options)
     tables = expand(options.table or ("go", "c16"))
     at = parse_moment(options.at)
@@ -330,11 +319,53 @@ def _shown(field: str, value: float) -> str:
     return f"{value:g}"
 
 
+def _add_executor_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--executor` and `--workers`."""
+    parser.add_argument(
+        "--executor",
+        default="threads",
+        metavar="E",
+        help="threads, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
+        " scheduler) [threads]",
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="threads or Dask's processes [one per processor]"
+    )
+
+
+def _check_executor(name: str) -> None:
+    """Raise InvalidError if the name of the executor is unknown."""
+    known = ("threads", "dask")
+    kind, _, address = name.partition(":")
+    if kind in known and (kind == "dask" or not address):
+        return
+    raise InvalidError(
+        f"--executor {name}: give threads, dask or dask:tcp://HOST:PORT{suggestion(kind, known)}"
+    )
+
+
 @contextmanager
 def _executor(name: str, workers: int | None) -> Iterator[Any]:
-    """Yield the executor in the form that `sweep` takes."""
+    """Yield None for threads, or a Dask executor; its client is closed at the end of the block."""
     if not name.startswith("dask"):
         yield None
         return
-    with dask_executor(name, workers) as executor:
-        yield executor
+    address = name.partition(":")[2]
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise UnsupportedError(
+            "executor dask: Dask is not installed; pip install 'spanwise[cluster]'"
+        ) from None
+    try:
+        client = (
+            distributed.Client(address, timeout=10)
+            if address
+            else distributed.Client(
+                n_workers=workers, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+            )
+        )
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"executor {name}: no scheduler answers ({error})") from None
+    with client:
+        yield client.get_executor()

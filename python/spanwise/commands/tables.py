@@ -10,7 +10,7 @@ from spanwise import _format
 from spanwise.builds.build import BuildOptions, build_with
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, print_json, show
-from spanwise.commands._options import add_table_option, size
+from spanwise.commands._options import add_flag, add_table_option, size
 from spanwise.errors import InvalidError
 from spanwise.gc.trace import GcTrace, read_gctrace
 from spanwise.results.rows import Rows
@@ -23,12 +23,7 @@ from spanwise.tables.table import SizeClassTable
 
 def add_classes(commands: SubParsers) -> None:
     """Declares the command."""
-    parser = new_command(
-        commands,
-        "classes",
-        "spanwise classes --table go",
-        run_classes,
-    )
+    parser = new_command(commands, "classes", "spanwise classes --table go", run_classes)
     add_table_option(parser)
     parser.add_argument(
         "--format",
@@ -75,12 +70,7 @@ def _as_c(table: SizeClassTable) -> str:
 
 def add_explain(commands: SubParsers) -> None:
     """Declares the command."""
-    parser = new_command(
-        commands,
-        "explain",
-        "spanwise explain 33 --table go",
-        run_explain,
-    )
+    parser = new_command(commands, "explain", "spanwise explain 33 --table go", run_explain)
     parser.add_argument("size", metavar="SIZE", help=f"bytes requested; {_options.SIZE_HELP}")
     add_table_option(parser)
 
@@ -113,10 +103,8 @@ def add_build(commands: SubParsers) -> None:
     )
     _options.add_force_option(parser)
     parser.add_argument("--cc", metavar="CC", help="C compiler (default $CC, else cc)")
-    parser.add_argument(
-        "--no-malloc",
-        action="store_true",
-        help="build only the library, for tables whose classes malloc may not use",
+    add_flag(
+        parser, "--no-malloc", "build only the library, for tables whose classes malloc may not use"
     )
     parser.add_argument(
         "--cutoff",
@@ -124,10 +112,8 @@ def add_build(commands: SubParsers) -> None:
         metavar="N",
         help="largest size with a specialised path, 0 to 1024 bytes (default 512)",
     )
-    parser.add_argument(
-        "--anyway",
-        action="store_true",
-        help="build a table of `spanwise optimize` that its evaluation rejected",
+    add_flag(
+        parser, "--anyway", "build a table of `spanwise optimize` that its evaluation rejected"
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel compilers")
 
@@ -139,11 +125,7 @@ def run_build(options: argparse.Namespace) -> int:
         print(f"spanwise build: {line}", file=sys.stderr)
 
     given = BuildOptions(
-        options.cc,
-        not options.no_malloc,
-        options.cutoff,
-        options.jobs,
-        options.anyway,
+        options.cc, not options.no_malloc, options.cutoff, options.jobs, options.anyway
     )
     made = build_with(options.table, options.output, given, say)
     if options.json:
@@ -173,16 +155,10 @@ def add_gctrace(commands: SubParsers) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="stderr of one or more programs, or a log with it"
     )
-    parser.add_argument(
-        "--pauses",
-        action="store_true",
-        help="print a histogram of pauses and the minimum mutator utilization (MMU)",
+    add_flag(
+        parser, "--pauses", "print a histogram of pauses and the minimum mutator utilization (MMU)"
     )
-    parser.add_argument(
-        "--stopped",
-        action="store_true",
-        help="count marking as a pause, for spanwise's non-incremental cycles",
-    )
+    add_flag(parser, "--stopped", "count marking as a pause, for spanwise's non-incremental cycles")
 
 
 def _utilisation(trace: GcTrace, stopped: bool) -> Rows:

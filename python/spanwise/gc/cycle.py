@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cycles of a collector: what each did, and how long each call took."""
+"""The cycles of a collector and how long each call took; accounts, map and debug options."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib
 from spanwise._lib import as_iterable, check, ffi, lib
 from spanwise.errors import StateError
+from spanwise.gc.events import (
+    CollectorEvents,
+    as_events,
+    mutator_utilisation,
+    pause_histogram,
+    take_events,
+)
 from spanwise.gc.handle import GcHandle
-from spanwise.gc.pauses import mutator_utilisation, pause_histogram
 from spanwise.heap.handle import HandleOwner
+from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.results.rows import Result, Rows, as_rows, draw, rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 PHASES = {lib.SW_GC_IDLE: "idle", lib.SW_GC_MARKING: "marking", lib.SW_GC_SWEEPING: "sweeping"}
 
@@ -129,7 +137,7 @@ def read_cycle(c_gc: Any) -> Cycle | None:
 
 
 class Cycles(HandleOwner):
-    """Base of CollectedHeap that runs cycles and keeps a history of cycles and calls."""
+    """Base of `CollectedHeap` that runs cycles, keeps a history of them, and shows the heap."""
 
     __slots__ = ("_born_ns", "_cycles", "_events", "_lost_events", "_pauses", "_running")
     _handle: GcHandle
@@ -346,3 +354,75 @@ class Cycles(HandleOwner):
             StateError: no cycle is marking.
         """
         return self._work(lib.sw_gc_abandon)
+
+    # --- accounts and debug options ---
+
+    def set_debug(
+        self,
+        *,
+        checkmark: bool = False,
+        clobber: bool = False,
+        always: bool = False,
+        dangling: bool = False,
+    ) -> None:
+        """Set the debug options.
+
+        Args:
+            checkmark: compare each marking with an independent second one.
+            clobber: fill freed memory with the byte 0xDB during the sweep.
+            always: collect before each allocation by `new`.
+            dangling: abort when a cycle finds a pointer into a safe arena that was freed or reset,
+                with a report of the pointer, the object and who freed the arena.
+        """
+        chosen = [
+            (checkmark, lib.SW_GC_CHECKMARK),
+            (clobber, lib.SW_GC_CLOBBER),
+            (always, lib.SW_GC_ALWAYS),
+            (dangling, lib.SW_GC_DANGLING),
+        ]
+        with self._handle as c_gc:
+            check(lib.sw_gc_set_debug(c_gc, sum(bit for wanted, bit in chosen if wanted)))
+
+    def record_events(self, capacity: SupportsIndex = 1 << 16) -> None:
+        """Start recording events, which `events` returns; drop those recorded before.
+
+        Args:
+            capacity: the most events between two calls of `events`, 40 bytes each; beyond that the
+                oldest are overwritten. 0: record none.
+
+        Raises:
+            InvalidError: the capacity is above 2**26.
+            OutOfMemoryError: no memory; nothing changes.
+        """
+        with self._handle as c_gc:
+            check(lib.sw_gc_record_events(c_gc, _lib.as_index(capacity, "capacity")))
+            self._events.clear()
+            self._lost_events = 0
+
+    def events(self) -> CollectorEvents:
+        """Return the events since `record_events`; none without that call."""
+        with self._handle as c_gc:
+            rows, lost = take_events(c_gc)
+            self._events.append(rows)
+            self._lost_events += lost
+            return as_events(f"heap {self.id}", self._events, self._lost_events, self._now_ns())
+
+    def ledger(self, *, resident: bool = False) -> Ledger:
+        """Return the ledger: where the heap's bytes are; `resident`: as of `Heap.ledger`.
+
+        Objects that the sweep of the running cycle will reclaim count as live; `pending_bytes` and
+        `unswept_bytes` are their bytes.
+        """
+        handle = self._handle
+        with handle:
+            return read_ledger(handle.heap, handle.table, at="now", resident=resident)
+
+    def verify(self) -> None:
+        """Check all invariants of the heap and the collector.
+
+        Raises:
+            StateError: an invariant is violated; the message names it.
+        """
+        with self._handle as c_gc:
+            check(lib.sw_heap_verify(self._handle.heap))
+            check(lib.sw_gc_verify(c_gc))

@@ -39,20 +39,14 @@ def _destroy(c_gc: Any, *_: object) -> None:
 
 
 class Kept:
-    """An object that a root word keeps alive while Python objects refer to it.
-
-    Attributes:
-        root: the root word: an array and an index.
-        holders: number of Python objects that refer to it; guarded by the heap's lock.
-        claim: lets exactly one call free it explicitly.
-    """
+    """An object that a root word keeps alive while Python objects refer to it."""
 
     __slots__ = ("claim", "holders", "root")
 
     def __init__(self, root: Root) -> None:
-        self.root = root
-        self.holders = 0
-        self.claim = Claim()
+        self.root = root  # the root word: an array and an index
+        self.holders = 0  # number of Python objects that refer to it; guarded by the heap's lock
+        self.claim = Claim()  # lets exactly one call free it explicitly
 
     @property
     def freed(self) -> bool:

@@ -12,10 +12,9 @@ import numpy as np
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
 from spanwise.errors import InvalidError
-from spanwise.gc.graphs import as_edges
+from spanwise.gc.cycle import Cycles
 from spanwise.gc.handle import GcHandle
-from spanwise.gc.inspection import Inspection
-from spanwise.gc.layouts import Layout, ObjectType, size_of
+from spanwise.gc.layouts import Layout, ObjectType, as_edges, size_of
 from spanwise.gc.objects import (
     CollectedObject,
     Finalizer,
@@ -30,7 +29,7 @@ from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.tables.table import SizeClassTable, as_table
 
 
-class CollectedHeap(Inspection):
+class CollectedHeap(Cycles):
     """A heap with a collector. Any thread may use it; a lock serialises the calls.
 
     Objects that Python refers to (from `new` and `build`) are roots. The program starts cycles:
@@ -149,11 +148,7 @@ class CollectedHeap(Inspection):
             raise InvalidError(f"{kind!r} is not a type of heap {self.id}; make it with add_type")
 
     def new(
-        self,
-        type: ObjectType,
-        count: SupportsIndex = 1,
-        *,
-        finalizer: Finalizer | None = None,
+        self, type: ObjectType, count: SupportsIndex = 1, *, finalizer: Finalizer | None = None
     ) -> CollectedObject:
         """Allocate an object, or `count` contiguous objects; all pointers are NULL.
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from spanwise import _format
 from spanwise.errors import InvalidError
-from spanwise.gc.pauses import mutator_utilisation, pause_histogram
+from spanwise.gc.events import mutator_utilisation, pause_histogram
 from spanwise.results.files import reading
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, draw, rows_of

@@ -59,10 +59,7 @@ class Slot(Made):
         return self._claim.taken
 
     def _claim_free(self) -> None:
-        """Claim the block for a free; of concurrent calls exactly one succeeds.
-
-        The caller holds the lock of the block's heap or slabs.
-        """
+        """Claim the block for a free; of concurrent calls exactly one succeeds."""
         if not self._claim.take():
             raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
         try:

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ownership of the C heap of a `Heap`: when it may be called, and when it is destroyed.
-
-Invariant: the C heap exists while there are callers or exports, even after close. A call pins it
-for the call's duration, an exported view for the view's lifetime. So no thread calls into a
-destroyed heap, and no array points to unmapped memory.
-"""
+"""Ownership of C heaps, and runs of operations on them."""
 
 from __future__ import annotations
 
@@ -15,9 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from spanwise._lib import check, ffi, lib, output_of
+import numpy as np
+from numpy.typing import NDArray
+
+from spanwise import errors
+from spanwise._lib import OPS_DTYPE, check, failure, ffi, lib, output_of, pointer
 from spanwise._owner import CallLock, Closable, Count, Life, Owner, refuse_views
 from spanwise.errors import HeapClosedError, StateError
+from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
+from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.parts import RunStats
+from spanwise.results.jobs import LOOK_SECONDS, ctrl_c_heard, raise_what_came
+from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 
 OwnerT = TypeVar("OwnerT", bound="HandleOwner")
@@ -29,10 +33,6 @@ class HeapHandle:
     """Owns one sw_heap. C calls go inside `with handle as c_heap:`.
 
     Attributes:
-        id: number of the heap in the C library.
-        lock: guards every field; reentrant, because a finalizer may run inside.
-        callers: the thread of each running call.
-        exports: live views of the heap's blocks.
         closed: no further calls; the heap is destroyed once there is no caller and no export.
     """
 
@@ -56,16 +56,21 @@ class HeapHandle:
         self._c = output_of(lib.sw_heap_create, options)
         self._runner = ffi.new("sw_runner **")
         self.table = table  # the C heap refers to the table
-        self.id = int(lib.sw_heap_id(self._c))
+        self.id = int(lib.sw_heap_id(self._c))  # number of the heap in the C library
         self.dry = bool(options.dry)
         self.tiny = bool(options.tiny)
-        self.lock = CallLock()
+        self.lock = CallLock()  # guards every field; reentrant, because a finalizer may run inside
         self.run_lock = threading.Lock()
-        self.callers: list[int] = []
-        self.exports = 0
+        self.callers: list[int] = []  # the thread of each running call
+        self.exports = 0  # live views of the heap's blocks
         self.closed = False
         self._life = Life(_destroy, self._c, self._runner, table)
         _live.add(self)
+
+    @property
+    def heap(self) -> Any:
+        """The C heap, for a caller inside `with`."""
+        return self._c
 
     # --- calls ---
 
@@ -179,15 +184,53 @@ class HandleOwner(Closable):
         with self._handle:
             return self
 
+    def ledger(self, *, resident: bool = False) -> Ledger:
+        """Return the ledger."""
+        raise NotImplementedError
+
+    def spans(self) -> Rows:
+        """Return a snapshot of the spans, one row per span in heap order.
+
+        Columns: address, bytes, cls (0: large object), slots, live (slots), cache (number of its
+        thread cache, 0: none), scan, current (1: its cache allocates from it), needzero.
+        """
+        with self._handle:
+            return read_spans(self._handle.heap)
+
+    def map(self, *, resident: bool = False) -> HeapMap:
+        """Return a snapshot of the whole heap as tiles: spans, large objects and free pages.
+
+        Its sums equal the ledger if no other thread is inside a call.
+
+        Args:
+            resident: also query the resident bytes of each tile (`touched_bytes`).
+
+        Raises:
+            StateError: the heap is dry, so it has no resident memory.
+            UnsupportedError: the system does not report residency.
+        """
+        with self._handle:
+            tiles, requested = read_tiles(self._handle.heap, touched=resident, slots=True)
+            ledger = self.ledger(resident=resident)
+            return HeapMap(tiles, ledger, self.table.page_bytes, requested)
+
+    def trim(self) -> int:
+        """Return all free pages to the system now, and return their bytes."""
+        with self._handle:
+            return int(lib.sw_heap_trim(self._handle.heap))
+
+    @property
+    def held_bytes(self) -> int:
+        """Committed pages and metadata, bytes; cheap to read."""
+        with self._handle:
+            return int(lib.sw_heap_held_bytes(self._handle.heap))
+
 
 class HeapUser(Owner):
     """Base of owners whose C object uses a heap, which can only be closed after them."""
 
     def _own(
-        self,
-        handle: HeapHandle,
-        create: Callable[[Any], Any],
-        destroy: Callable[[Any], object],
+        self, handle: HeapHandle, create: Callable[[Any], Any], destroy: Callable[[Any], object]
     ) -> None:
         """Own the C object that `create(c_heap)` returns."""
         with handle as c_heap:
@@ -224,3 +267,89 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+# --- runs of operations ---------------------------------------------------------------------------
+
+_DIRECT_OPS = 1 << 18
+"""Fewer operations than this run in the calling thread, because they take only milliseconds."""
+
+_IDS_AT_LEAST = 4096
+"""Ids that are always allowed."""
+
+_TOUCHES = ("none", "ends")
+
+
+def as_ops(ops: Any) -> NDArray[np.void]:
+    """Return operations (array or `Rows`) as a contiguous array of OPS_DTYPE, copied if needed."""
+    if isinstance(ops, Rows):
+        ops = np.asarray(ops)
+    if not isinstance(ops, np.ndarray) or ops.dtype != OPS_DTYPE:
+        kind = ops.dtype if isinstance(ops, np.ndarray) else type(ops).__name__
+        raise TypeError(f"ops must be a numpy array of spanwise.OPS_DTYPE, not {kind}")
+    if ops.ndim != 1:
+        raise errors.InvalidError(f"ops must have one dimension, not {ops.ndim}")
+    return np.ascontiguousarray(ops)
+
+
+def check_ids(runner: Any, ops: NDArray[np.void]) -> None:
+    """Check that ids are dense, because the runner's memory grows with the largest id."""
+    run_before = int(RunStats.read(runner).ops)
+    bound = max(run_before + len(ops), _IDS_AT_LEAST)
+    too_large = (ops["kind"] == lib.SW_OP_ALLOC) & (ops["object"] >= bound)
+    if too_large.any():
+        index = int(np.argmax(too_large))
+        raise errors.InvalidError(
+            f"operation {index}: object {ops['object'][index]} is not dense:"
+            " ids must be below the number of operations"
+        )
+
+
+def run_ops(runner: Any, ops: NDArray[np.void], *, touch: str = "none") -> None:
+    """Run operations; KeyboardInterrupt stops the run between two of them."""
+    if touch not in _TOUCHES:
+        raise errors.InvalidError(f"touch {touch!r}: use {' or '.join(_TOUCHES)}")
+    cancel = ffi.new("int *")
+    start = pointer(ops, "sw_op *")
+
+    def call() -> errors.SpanwiseError | None:
+        status = lib.sw_runner_run(runner, start, len(ops), touch == "ends", cancel, ffi.NULL)
+        return failure(status) if status != 0 else None
+
+    error = call() if len(ops) < _DIRECT_OPS else interruptible(call, cancel)
+    if error is not None:
+        raise error
+
+
+def interruptible(
+    call: Callable[[], errors.SpanwiseError | None],
+    cancel: Any,
+    look: Callable[[], object] = lambda: None,
+) -> errors.SpanwiseError | None:
+    """Run a long C call in a thread, while the main thread polls for Ctrl-C and sets `cancel`."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    done = threading.Event()
+    result: list[errors.SpanwiseError | None] = []
+
+    def work() -> None:
+        try:
+            if not cancel[0]:
+                result.append(call())
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=work, name="spanwise-run", daemon=True)
+    with ctrl_c_heard():
+        try:
+            thread.start()
+            while not done.wait(LOOK_SECONDS):
+                raise_what_came()
+                look()
+        except BaseException:
+            cancel[0] = 1
+            # The arrays must live until the call ends. A thread that starts late sees `cancel`.
+            while thread.is_alive() and not done.is_set():
+                done.wait()
+            raise
+    return result[0] if result else None

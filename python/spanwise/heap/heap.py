@@ -12,13 +12,11 @@ from typing import SupportsIndex
 from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.block import Block, ThreadCache, new_block, request_of
-from spanwise.heap.handle import HandleOwner, HeapHandle
-from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
+from spanwise.heap.handle import HandleOwner, HeapHandle, as_ops, check_ids, run_ops
 from spanwise.heap.options import HeapOptions, as_options, c_options
-from spanwise.heap.runner import as_ops, check_ids, run_ops
 from spanwise.ledger.ledger import Ledger, read_ledger
-from spanwise.ledger.run_stats import RunStats
-from spanwise.results.rows import AnyRows, Result, Rows
+from spanwise.ledger.parts import RunStats
+from spanwise.results.rows import AnyRows, Result
 from spanwise.tables.classes import Explanation
 from spanwise.tables.table import SizeClassTable, as_table
 
@@ -238,37 +236,6 @@ class Heap(HandleOwner):
                 if status != 0:
                     raise errors.CorruptionError(str(_lib.failure(status)))
 
-    def spans(self) -> Rows:
-        """Return a snapshot of the spans, one row per span in heap order.
-
-        Columns: address, bytes, cls (0: large object), slots, live (slots), cache (number of its
-        thread cache, 0: none), scan, current (1: its cache allocates from it), needzero.
-        """
-        with self._handle as heap:
-            return read_spans(heap)
-
-    def map(self, *, resident: bool = False) -> HeapMap:
-        """Return a snapshot of the whole heap as tiles: spans, large objects and free pages.
-
-        Its sums equal the ledger if no other thread is inside a call.
-
-        Args:
-            resident: also query the resident bytes of each tile (`touched_bytes`).
-
-        Raises:
-            StateError: the heap is dry, so it has no resident memory.
-            UnsupportedError: the system does not report residency.
-        """
-        with self._handle as heap:
-            tiles, requested = read_tiles(heap, touched=resident, slots=True)
-            made = self.ledger(resident=resident)
-            return HeapMap(tiles, made, self.table.page_bytes, requested)
-
-    def trim(self) -> int:
-        """Return all free pages to the system now, and return their bytes."""
-        with self._handle as heap:
-            return int(lib.sw_heap_trim(heap))
-
     def explain(self, size: SupportsIndex) -> Explanation:
         """Explain how the heap's table serves a request of `size` bytes."""
         return self._handle.table.explain(size)
@@ -323,12 +290,6 @@ class Heap(HandleOwner):
     def options(self) -> HeapOptions:
         """The heap's options."""
         return self._options
-
-    @property
-    def held_bytes(self) -> int:
-        """Committed pages and metadata, bytes; cheap to read."""
-        with self._handle as heap:
-            return int(lib.sw_heap_held_bytes(heap))
 
     def __repr__(self) -> str:
         kind = "dry" if self._handle.dry else "tracked" if self._tracked else "untracked"

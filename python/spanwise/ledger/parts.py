@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a ledger."""
+"""Names of a ledger's parts, counts of a run, and measures of both."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spanwise import _format
+from spanwise._lib import ffi, lib
+from spanwise.results.rows import Result
+
+if TYPE_CHECKING:
+    from spanwise.ledger.ledger import Ledger
+
 
 PARTS: dict[str, str] = {
     "requested_bytes": "requested",
@@ -52,3 +63,172 @@ SUMS = (
 )
 """The numbers of a ledger that describe the whole heap, as sw_ledger of
 include/spanwise/stats.h."""
+
+
+C_NAMES = {
+    "held_at_peak_bytes": "held_at_peak",
+    "requested_at_peak_held_bytes": "requested_at_peak_held",
+}
+"""Fields with other names in sw_replay_stats and the preloaded malloc."""
+
+_ASKED_APART = ("mean_held_over_requested", "steady_held_over_requested", "peak_resident_bytes")
+"""Fields that sw_replay_stats does not have."""
+
+
+@dataclass(frozen=True)
+class RunStats(Result):
+    """The counts of a runner so far. Sizes are in bytes.
+
+    Attributes:
+        ops: operations executed; allocs, frees, reallocs of them.
+        failed: allocations that the heap refused (its limit, the system's memory).
+        skipped: operations on objects that were not live, or on ids in use, and ends of
+            threads that have no cache.
+        requested_bytes: requested sizes of the live_objects that are live now.
+        allocated_bytes: requested sizes of all allocations.
+        peak_requested_bytes: peak of live requested bytes, first reached after peak_op operations.
+        peak_live_objects: peak of live objects.
+        held_bytes: held by the heap now; its peak is peak_held_bytes.
+        held_at_peak_bytes: held when requested bytes were at their peak.
+        requested_at_peak_held_bytes: requested when held bytes were at their peak.
+        peak_resident_bytes: peak of resident bytes, which ranks tables; None: the heap does not
+            record which pages are written.
+        mean_held_over_requested: mean over all operations after which anything was live.
+        steady_held_over_requested: the same mean without the start of the run: it begins at the
+            first operation after which half of the peak is live; None: the peak was not known
+            before the run.
+        shared_frees: of a heap with tiny=True: frees and resizes of objects that share a block,
+            which stays with the heap.
+        thread_ends: caches that closed because their thread ended; 0 for a run.
+    """
+
+    ops: int
+    allocs: int
+    frees: int
+    reallocs: int
+    failed: int
+    skipped: int
+    requested_bytes: int
+    live_objects: int
+    allocated_bytes: int
+    peak_requested_bytes: int
+    peak_op: int
+    peak_live_objects: int
+    held_bytes: int
+    peak_held_bytes: int
+    held_at_peak_bytes: int
+    requested_at_peak_held_bytes: int
+    mean_held_over_requested: float | None
+    shared_frees: int = 0
+    thread_ends: int = 0
+    steady_held_over_requested: float | None = None
+    peak_resident_bytes: int | None = None
+
+    @property
+    def events(self) -> int:
+        """Operations without the ends of threads."""
+        return self.ops - self.thread_ends
+
+    @classmethod
+    def read(cls, runner: Any) -> RunStats:
+        """Return the counts of a C runner."""
+        out = ffi.new("sw_replay_stats *")
+        lib.sw_runner_stats(runner, out)
+        count = out.held_over_requested_count
+        mean = out.held_over_requested_sum / count if count else None
+        names = [n for n in cls.__dataclass_fields__ if n not in _ASKED_APART]
+        counts = {n: getattr(out, C_NAMES.get(n, n)) for n in names}
+        return cls(
+            **counts,
+            mean_held_over_requested=mean,
+            steady_held_over_requested=lib.sw_runner_steady_mean(runner) or None,
+            peak_resident_bytes=int(lib.sw_runner_resident_peak(runner, ffi.NULL)) or None,
+        )
+
+    def __str__(self) -> str:
+        rows = [
+            ("operations", _format.number(self.events)),
+            ("allocations", _format.number(self.allocs)),
+            ("frees", _format.number(self.frees)),
+            ("reallocations", _format.number(self.reallocs)),
+            ("refused", _format.number(self.failed)),
+            ("skipped", _format.number(self.skipped)),
+            ("live objects", _format.number(self.live_objects)),
+            ("requested", _format.size(self.requested_bytes)),
+            ("requested, peak", _format.size(self.peak_requested_bytes)),
+            ("held", _format.size(self.held_bytes)),
+            ("held, peak", _format.size(self.peak_held_bytes)),
+        ]
+        if self.shared_frees:
+            rows.append(("left in shared blocks", _format.number(self.shared_frees)))
+        return _format.table(rows)
+
+
+# --- measures -------------------------------------------------------------------------------------
+
+
+class Measure(NamedTuple):
+    """A number (None: unknown) and its definition."""
+
+    value: Any
+    definition: str
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def measures_of(ledger: Ledger) -> dict[str, Measure]:
+    """Return the standard measures of a ledger, by name."""
+    inside = ledger.roundup_bytes + ledger.tail_bytes + ledger.large_rounding_bytes
+    unused = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes
+    small = ledger.classes[ledger.classes["cls"] > 0]
+    slots, live = int(small["slots"].sum()), int(small["live_objects"].sum())
+    found = {
+        "internal_waste": Measure(
+            _ratio(inside, ledger.requested_bytes), "(round-up + tail + large rounding) / requested"
+        ),
+        "unused_share": Measure(
+            _ratio(unused, ledger.held_bytes), "(free slots + cached + free pages) / held"
+        ),
+        "held_over_requested": Measure(
+            _ratio(ledger.held_bytes, ledger.requested_bytes), "held / requested, at this moment"
+        ),
+        "mean_occupancy": Measure(_ratio(live, slots), "live slots / slots, over all spans"),
+        "occupancy": Measure(
+            small["occupancy"].sum(axis=0).tolist(),
+            "spans whose live/slots is in [k/10, (k+1)/10), k = 0..9, and full ones",
+        ),
+        "largest_hole_bytes": Measure(ledger.largest_hole_bytes, "longest run of free held pages"),
+        "free_runs": Measure(ledger.free_runs, "number of runs of free held pages"),
+    }
+    found.update(_johnstone_wilson(ledger.stats))
+    return found
+
+
+def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
+    """Return the four ratios of held to requested bytes of Johnstone and Wilson."""
+    s = stats
+    return {
+        "jw_mean": Measure(
+            s.mean_held_over_requested if s else None,
+            "Johnstone-Wilson 1: held / requested, mean over all operations of the run",
+        ),
+        "jw_mean_steady": Measure(
+            s.steady_held_over_requested if s else None,
+            "Johnstone-Wilson 1 without the start: the mean from the first operation on after which"
+            " half of the peak of requested bytes is live",
+        ),
+        "jw_at_peak_requested": Measure(
+            _ratio(s.held_at_peak_bytes, s.peak_requested_bytes) if s else None,
+            "Johnstone-Wilson 2: held / requested when requested is at its peak",
+        ),
+        "jw_at_peak_held": Measure(
+            _ratio(s.peak_held_bytes, s.requested_at_peak_held_bytes) if s else None,
+            "Johnstone-Wilson 3: held / requested when held is at its peak",
+        ),
+        "jw_of_peaks": Measure(
+            _ratio(s.peak_held_bytes, s.peak_requested_bytes) if s else None,
+            "Johnstone-Wilson 4: peak of held / peak of requested; Hoard calls it fragmentation",
+        ),
+    }

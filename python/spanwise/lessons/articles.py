@@ -30,29 +30,17 @@ Key = tuple[str, str, str]
 
 
 class Claim(NamedTuple):
-    """An article's claim about one case, and our verdict.
+    """An article's claim about one case, and our verdict."""
 
-    Attributes:
-        source: the article.
-        machine: the article's machine.
-        case: what was measured, or the statement.
-        value: the figure; None for a statement.
-        unit: unit of the figure, or "statement".
-        verdict: one of VERDICTS.
-        ours: our figure or finding; None: none.
-        reason: reason for the verdict.
-        notebook: number of the notebook that shows it.
-    """
-
-    source: str
-    machine: str
-    case: str
-    value: float | None
-    unit: str
-    verdict: str
-    ours: float | str | None
-    reason: str
-    notebook: str
+    source: str  # the article
+    machine: str  # the article's machine
+    case: str  # what was measured, or the statement
+    value: float | None  # the figure; None for a statement
+    unit: str  # unit of the figure, or "statement"
+    verdict: str  # one of VERDICTS
+    ours: float | str | None  # our figure or finding; None: none
+    reason: str  # reason for the verdict
+    notebook: str  # number of the notebook that shows it
 
     @property
     def key(self) -> Key:
@@ -119,17 +107,11 @@ BOOK_BYTES, POINTER_BYTES = 40, 8
 
 
 class Blocks(NamedTuple):
-    """The blocks of one operation, as `go test -benchmem` prints them.
+    """The blocks of one operation, as `go test -benchmem` prints them."""
 
-    Attributes:
-        allocated_bytes: bytes of all blocks, rounded up (B/op).
-        allocs: number of blocks (allocs/op).
-        waste_bytes: the part of these bytes that is round-up.
-    """
-
-    allocated_bytes: int
-    allocs: int
-    waste_bytes: int
+    allocated_bytes: int  # bytes of all blocks, rounded up (B/op)
+    allocs: int  # number of blocks (allocs/op)
+    waste_bytes: int  # the part of these bytes that is round-up
 
 
 def blocks(sizes: Iterable[SupportsIndex], table: SizeClassTable) -> Blocks:

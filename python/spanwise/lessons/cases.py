@@ -26,12 +26,11 @@ class Verdict(NamedTuple):
     """Where Go allocates a value, as `go build -gcflags=-m` reports it.
 
     Attributes:
-        place: "stack" or "heap".
         reason: how the value leaves its function, "copied", "shared down" (to a callee) or "shared
             up" (to the caller); or "too large": above 128 KiB, as Go 1.26.8 moves variables.
     """
 
-    place: str
+    place: str  # "stack" or "heap"
     reason: str
 
 
@@ -39,18 +38,14 @@ class Case(NamedTuple):
     """One case of the articles.
 
     Attributes:
-        name: our name.
-        claim: its name in the articles; "": not in the articles.
-        verdict: where its values are, and why.
         go_ns: time in Go 1.26.8 on one core of x86-64, without a collection; None: unknown.
-        books: number of books that it creates.
     """
 
-    name: str
-    claim: str
-    verdict: Verdict
+    name: str  # our name
+    claim: str  # its name in the articles; "": not in the articles
+    verdict: Verdict  # where its values are, and why
     go_ns: float | None
-    books: int = 0
+    books: int = 0  # number of books that it creates
 
 
 _UP = Verdict("heap", "shared up")
@@ -87,21 +82,13 @@ C_NAMES = tuple(dict.fromkeys(case.name for case in CASES))
 
 
 class Cost(NamedTuple):
-    """The cost of one operation of a case, as `go test -benchmem` prints it, and its waste.
+    """The cost of one operation of a case, as `go test -benchmem` prints it, and its waste."""
 
-    Attributes:
-        case: the case.
-        ns: elapsed time, including the frees and one indirect call; None: not timed.
-        allocated_bytes: bytes of the blocks, rounded up (B/op).
-        allocs: number of blocks (allocs/op).
-        waste_bytes: the part of these bytes that is round-up (waste/op).
-    """
-
-    case: Case
-    ns: float | None
-    allocated_bytes: float
-    allocs: float
-    waste_bytes: float
+    case: Case  # the case
+    ns: float | None  # elapsed time, including the frees and one indirect call; None: not timed
+    allocated_bytes: float  # bytes of the blocks, rounded up (B/op)
+    allocs: float  # number of blocks (allocs/op)
+    waste_bytes: float  # the part of these bytes that is round-up (waste/op)
 
 
 def run_case(
@@ -158,12 +145,7 @@ def run_cases(
 
 
 def sum_lengths(lengths: Sequence[SupportsIndex], element_bytes: SupportsIndex = 8) -> int:
-    """Return the length of a merged array, as the first of two loops computes it.
-
-    Raises:
-        LimitError: the sum, or its bytes, is larger than any object.
-        InvalidError: a length is negative.
-    """
+    """Return the length of a merged array, as the first of two loops computes it."""
     numbers = [_lib.as_index(length, "a length") for length in lengths]
     out = ffi.new("uint64_t *")
     each = _lib.as_index(element_bytes, "element_bytes")
@@ -221,29 +203,17 @@ LIFE_FRAMES_MAX = 256
 
 
 class Game(NamedTuple):
-    """The result of a game.
+    """The result of a game."""
 
-    Attributes:
-        policy: one of GAME_POLICIES.
-        frame_ns: elapsed time of each frame, shape (frames,).
-        collections: cycles of the collector.
-        spawned: number of NPCs.
-        allocs: number of allocated objects.
-        allocated_bytes: bytes of their blocks.
-        held_bytes: committed bytes of the heap at the end.
-        idle: NPCs in the pool at the end.
-        checksum: checksum of the NPCs' actions, the same for every policy.
-    """
-
-    policy: str
-    frame_ns: NDArray[np.uint64]
-    collections: int
-    spawned: int
-    allocs: int
-    allocated_bytes: int
-    held_bytes: int
-    idle: int
-    checksum: int
+    policy: str  # one of GAME_POLICIES
+    frame_ns: NDArray[np.uint64]  # elapsed time of each frame, shape (frames,)
+    collections: int  # cycles of the collector
+    spawned: int  # number of NPCs
+    allocs: int  # number of allocated objects
+    allocated_bytes: int  # bytes of their blocks
+    held_bytes: int  # committed bytes of the heap at the end
+    idle: int  # NPCs in the pool at the end
+    checksum: int  # checksum of the NPCs' actions, the same for every policy
 
     def frame_us(self, percent: float) -> float:
         """Return a percentile of the frame times in microseconds; 100: the longest frame."""
@@ -315,23 +285,14 @@ objects with a chosen size and pointers. In the order of sw_lesson_made."""
 
 
 class Creation(NamedTuple):
-    """The cost of creating the values.
+    """The cost of creating the values."""
 
-    Attributes:
-        made: one of MADE.
-        values: number of values.
-        ns: elapsed time for all values.
-        collections: cycles that began.
-        events: number of events by kind, as in `CollectorEvents`.
-        event_ns: total duration of these events by kind.
-    """
-
-    made: str
-    values: int
-    ns: int
-    collections: int
-    events: dict[str, int]
-    event_ns: dict[str, int]
+    made: str  # one of MADE
+    values: int  # number of values
+    ns: int  # elapsed time for all values
+    collections: int  # cycles that began
+    events: dict[str, int]  # number of events by kind, as in `CollectorEvents`
+    event_ns: dict[str, int]  # total duration of these events by kind
 
     @property
     def ns_each(self) -> float:

@@ -82,15 +82,10 @@ extent / live; bound: Robson's bound for these sizes and this peak, over live.""
 
 
 class Extent(NamedTuple):
-    """The address range that a workload needed.
+    """The address range that a workload needed."""
 
-    Attributes:
-        live: peak of live sizes.
-        extent: the smallest range in which no request fails.
-    """
-
-    live: int
-    extent: int
+    live: int  # peak of live sizes
+    extent: int  # the smallest range in which no request fails
 
 
 class _Wall:
@@ -293,15 +288,10 @@ def play_robson(places: Places, live: int, largest: int) -> Extent:
 
 
 class Drag(NamedTuple):
-    """Space-time products: bytes times time.
+    """Space-time products: bytes times time."""
 
-    Attributes:
-        live: of objects, from birth to death.
-        held: of groups, from the birth of the first object to the death of the last.
-    """
-
-    live: float
-    held: float
+    live: float  # of objects, from birth to death
+    held: float  # of groups, from the birth of the first object to the death of the last
 
     @property
     def held_over_live(self) -> float:

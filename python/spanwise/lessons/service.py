@@ -37,41 +37,26 @@ class ServiceRun(Result):
     """The result of a load.
 
     Attributes:
-        strategy: one of STRATEGIES.
-        messages: messages served.
-        threads: threads that served them.
-        rate: intended arrivals per second; None: a closed loop.
-        elapsed_ns: time for all messages.
-        cpu_ns: CPU time of the threads; in an open loop it includes waiting.
-        allocs: objects allocated for messages.
-        requested_bytes: requested bytes of these objects.
-        opened: connections opened, including the initial ones.
-        collections: cycles of the collector.
-        pause_ns: total pause time.
-        longest_pause_ns: the longest pause.
-        scanned_bytes: live bytes that the collections marked.
-        rss_bytes: RSS of the process after the last message; None: unknown.
-        checksum: checksum of all replies, the same for every strategy and number of threads.
         latency_bins: number of latencies in each bin of BIN_FLOORS; empty if not measured. A
-            latency counts from the intended arrival in an open loop, and from the previous reply
-            in a closed one.
+            latency counts from the intended arrival in an open loop, and from the previous reply in
+            a closed one.
     """
 
-    strategy: str
-    messages: int
-    threads: int
-    rate: float | None
-    elapsed_ns: int
-    cpu_ns: int
-    allocs: int
-    requested_bytes: int
-    opened: int
-    collections: int
-    pause_ns: int
-    longest_pause_ns: int
-    scanned_bytes: int
-    rss_bytes: int | None
-    checksum: int
+    strategy: str  # one of STRATEGIES
+    messages: int  # messages served
+    threads: int  # threads that served them
+    rate: float | None  # intended arrivals per second; None: a closed loop
+    elapsed_ns: int  # time for all messages
+    cpu_ns: int  # CPU time of the threads; in an open loop it includes waiting
+    allocs: int  # objects allocated for messages
+    requested_bytes: int  # requested bytes of these objects
+    opened: int  # connections opened, including the initial ones
+    collections: int  # cycles of the collector
+    pause_ns: int  # total pause time
+    longest_pause_ns: int  # the longest pause
+    scanned_bytes: int  # live bytes that the collections marked
+    rss_bytes: int | None  # RSS of the process after the last message; None: unknown
+    checksum: int  # checksum of all replies, the same for every strategy and number of threads
     latency_bins: NDArray[np.uint64] = field(repr=False, compare=False)
 
     @property
@@ -85,11 +70,7 @@ class ServiceRun(Result):
         return self.cpu_ns / self.messages
 
     def latency_ns(self, percent: float) -> float:
-        """Return the latency that `percent` of the messages do not exceed, within 1/128.
-
-        Raises:
-            InvalidError: latencies were not measured, or the percentage is not within 0 to 100.
-        """
+        """Return the latency that `percent` of the messages do not exceed, within 1/128."""
         if not len(self.latency_bins):
             raise InvalidError("latencies were not measured: serve with latencies=True")
         if not 0 <= percent <= 100:
@@ -99,11 +80,7 @@ class ServiceRun(Result):
         return float(BIN_FLOORS[int(np.searchsorted(counts, rank))])
 
     def plot_latencies(self, ax: Axes | None = None) -> Axes:
-        """Draw latency against the percentage of messages not exceeding it, as HdrHistogram does.
-
-        Raises:
-            InvalidError: latencies were not measured.
-        """
+        """Draw latency by the percentage of messages not exceeding it, as HdrHistogram does."""
         return draw("latencies", [self], ax)
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements with real memory: replays, programs under the preloaded malloc, other allocators.
+"""Measurements with real memory: replays, benchmarks, programs under the preloaded malloc.
 
 Public, as names of `spanwise`: `replay`, `Replay`, `run`, `RunResult`, `ProcessLedger`,
-`compare_peers`, `PeerComparison`, `check_ledger` and `LedgerCheck`.
+`bench`, `BenchResult`, `fit_cases`, `check_ledger` and `LedgerCheck`.
 """

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib, errors
 from spanwise.heap.options import HeapOptions, as_options, check_real
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, Ledger
-from spanwise.ledger.parts import OUTSIDE, PARTS, SUMS
-from spanwise.ledger.run_stats import C_NAMES, RunStats
-from spanwise.recordings.launch import (
+from spanwise.ledger.parts import C_NAMES, OUTSIDE, PARTS, SUMS, RunStats
+from spanwise.recordings.programs import (
+    Use,
+    examine,
     passing_on,
     preload_of,
     python_variables,
@@ -33,7 +34,6 @@ from spanwise.recordings.launch import (
     wait_for,
     words_of,
 )
-from spanwise.recordings.programs import Use, examine
 from spanwise.results.files import READING_ERRORS, reading
 from spanwise.results.rows import Result, Value, as_rows
 
@@ -354,11 +354,7 @@ def run_under(
     cwd: str | os.PathLike[str] | None = None,
     patient: bool = False,
 ) -> RunResult:
-    """Run as `run` does, with the library `preload` and SPANWISE_ variables.
-
-    If `patient`, pass the first Ctrl-C to the program and wait for its end; the second ends it.
-    This works only in the main thread.
-    """
+    """Run as `run` does, with the library `preload` and SPANWISE_ variables."""
     base = dict(os.environ if env is None else env)
     program = examine(seen_from(words[0], cwd), base.get("PATH"), _USE)
     with tempfile.TemporaryDirectory(prefix="spanwise-", ignore_cleanup_errors=True) as folder:

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from spanwise import _format, errors
-from spanwise.ledger.comparison import Comparison
-from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.ledger import Comparison, Ledger
 from spanwise.ledger.parts import PARTS
-from spanwise.optimizer.scores import Scores
+from spanwise.optimizer.local_search import Scores
 from spanwise.optimizer.solver import Rules
 from spanwise.recordings.recording import Recording
 from spanwise.results.jobs import Step, no_step
@@ -237,20 +236,14 @@ def is_aligned(table: SizeClassTable, align: int) -> bool:
 
 
 def keeps_bound(table: SizeClassTable, rules: Rules) -> bool:
-    """Return whether no size, requested or not, wastes more of its slot than the rules allow.
-
-    A first class of `align` bytes is always allowed: many mallocs have no smaller slot.
-    """
+    """Return whether no size, requested or not, wastes more of its slot than the rules allow."""
     sizes = [0, *table.classes["size_bytes"].tolist()]
     pairs = itertools.pairwise(sizes)
     return all(size <= rules.align or rules.may_follow(low, size) for low, size in pairs)
 
 
 def ineligible(tables: Iterable[SizeClassTable], rules: Rules) -> dict[str, str]:
-    """Return the tables that cannot win, and why: unaligned, or too wasteful for an unseen size.
-
-    The bound on waste does not apply to stock tables, which are the baseline.
-    """
+    """Return the tables that cannot win, and why: unaligned, or too wasteful for an unseen size."""
     found = {}
     for table in tables:
         if not is_aligned(table, rules.align):
@@ -297,11 +290,7 @@ def leave_out(
     choose: Callable[[list[Recording]], Choice | None],
     progress: Step = no_step,
 ) -> Rows | None:
-    """Evaluate on each part the choice that was made on the others.
-
-    Returns:
-        Rows of FOLD_DTYPE, one per part; None if a choice was stopped.
-    """
+    """Evaluate on each part the choice that was made on the others."""
     found = np.zeros(len(parts), FOLD_DTYPE)
     for number, (part, others) in enumerate(split(parts)):
         choice = choose(others)

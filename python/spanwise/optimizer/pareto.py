@@ -71,12 +71,10 @@ def peak_ledger(
     """Return the ledger at the peak of requested bytes, summed over the recordings' own peaks."""
     ledgers = []
     for one in recordings:
-        simulation = Simulation(table, resident=resident)
-        try:  # operations after the peak do not matter
+        with Simulation(table, name=one.name, resident=resident) as simulation:
+            # Operations after the peak do not matter.
             run_to(simulation, one, one.summary.peak_op, progress, caches)
-            ledgers.append(simulation.ledger("peak", one.name))
-        finally:
-            simulation.close()
+            ledgers.append(simulation.ledger("peak"))
     return add_ledgers(ledgers, "recordings")
 
 
@@ -96,7 +94,7 @@ def run_to(
 
 def _runs(simulation: Simulation, recording: Recording, stop: int, caches: int) -> Iterator[int]:
     """Run batch by batch; yield the number of operations done."""
-    source = recording._source
+    source = recording.source
     if caches == AS_RECORDED and isinstance(source, FileSource):
         trace, more = source.open(), True
         while more and simulation.done < stop:

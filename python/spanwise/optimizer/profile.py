@@ -30,21 +30,13 @@ _PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
 
 @dataclass(frozen=True)
 class Waste:
-    """The waste of a table on a profile, in bytes.
+    """The waste of a table on a profile, in bytes."""
 
-    Attributes:
-        table: name of the table.
-        requested: requested bytes.
-        roundup: slots minus requested bytes.
-        tail: each slot's share of the tail of its span, if all spans are full.
-        large_rounding: whole pages minus requested bytes, for requests above the largest class.
-    """
-
-    table: str
-    requested: float
-    roundup: float
-    tail: float
-    large_rounding: float
+    table: str  # name of the table
+    requested: float  # requested bytes
+    roundup: float  # slots minus requested bytes
+    tail: float  # each slot's share of the tail of its span, if all spans are full
+    large_rounding: float  # whole pages minus requested bytes, for requests above the largest class
 
     @property
     def total(self) -> float:
@@ -72,12 +64,11 @@ class SizeProfile:
 
     Attributes:
         weights: float64 of shape (262145,): weight of requests of 0, 1, ... bytes.
-        large_weight: weight of larger requests; large_bytes: their weight * bytes.
         large_pages: float64 of shape (5,): the same rounded to pages of 4, 8, 16, 32, 64 KiB.
     """
 
     weights: NDArray[np.float64]
-    large_weight: float
+    large_weight: float  # weight of larger requests; large_bytes: their weight * bytes
     large_bytes: float
     large_pages: NDArray[np.float64]
 
@@ -174,7 +165,7 @@ def _read_profile(recording: Recording) -> SizeProfile:
     check(lib.sw_profile_create(summary.peak_op, out))
     owned = Owned(out[0], lib.sw_profile_destroy)
     profile = owned.c
-    source = recording._source
+    source = recording.source
     if isinstance(source, FileSource):
         trace = source.open()
         check(lib.sw_profile_trace(profile, trace.c))

@@ -22,17 +22,20 @@ from spanwise.optimizer.evaluation import (
     parts_of,
     split,
 )
-from spanwise.optimizer.options import (
-    WASTE_PERCENT,
-    Options,
-    default_candidates,
-    given_tables,
-)
+from spanwise.optimizer.local_search import MixedScores, Scores
 from spanwise.optimizer.pareto import peak_ledger
 from spanwise.optimizer.profile import HELD, RESIDENT
 from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
-from spanwise.optimizer.scores import MixedScores, Scores
-from spanwise.optimizer.solver import SPAN_SCALES, Fit, Rules, held_counts
+from spanwise.optimizer.solver import (
+    SPAN_SCALES,
+    WASTE_PERCENT,
+    Fit,
+    Options,
+    Rules,
+    default_candidates,
+    given_tables,
+    held_counts,
+)
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import Recordings, as_recordings
 from spanwise.results.jobs import Progress, Step, progress_bar
@@ -169,10 +172,7 @@ def simulated_operations(
     tables: int = 0,
     candidates: int | None = None,
 ) -> int:
-    """Return an upper bound on the operations that `optimize` simulates, for a progress bar.
-
-    `tables` is the number of given tables; the other arguments are those of `optimize`.
-    """
+    """Return an upper bound on the operations that `optimize` simulates, for a progress bar."""
     fitted, held_out = as_recordings(recordings), as_recordings(holdout or [])
     searched = 0
     if objective == HELD:
@@ -224,17 +224,11 @@ class _Picked(NamedTuple):
 
 @dataclass(frozen=True)
 class _Search:
-    """A search for a table.
+    """A search for a table."""
 
-    Attributes:
-        options: of `optimize`.
-        candidates: maximum number of tables to simulate.
-        progress: called with simulated operations.
-    """
-
-    options: Options
-    candidates: int
-    progress: Step
+    options: Options  # of `optimize`
+    candidates: int  # maximum number of tables to simulate
+    progress: Step  # called with simulated operations
 
     def pick(self, fit: Fit, scores: Scores, judged: Sequence[Scores]) -> _Picked:
         """Find a proposal, and the best of all tables on the judged recordings."""
@@ -308,15 +302,10 @@ def choose(
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """The parts that are held out in turn, and the budget of each search.
+    """The parts that are held out in turn, and the budget of each search."""
 
-    Attributes:
-        parts: empty if there is no cross-validation.
-        candidates: maximum number of tables that each search simulates.
-    """
-
-    parts: list[list[Recording]]
-    candidates: int
+    parts: list[list[Recording]]  # empty if there is no cross-validation
+    candidates: int  # maximum number of tables that each search simulates
 
     @classmethod
     def of(cls, fitted: list[Recording], options: Options) -> CrossValidation:

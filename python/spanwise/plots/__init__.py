@@ -18,11 +18,17 @@ from spanwise.plots.comparisons import (
 )
 from spanwise.plots.maps import heap_map, save_frames, slots
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline, waste_by_class
-from spanwise.plots.objects import arena_lifetimes, lifetimes, span_pinning
-from spanwise.plots.sizes import boundaries, histogram, pareto, waste
-from spanwise.plots.sliders import explore
+from spanwise.plots.sizes import (
+    arena_lifetimes,
+    boundaries,
+    histogram,
+    lifetimes,
+    pareto,
+    span_pinning,
+    waste,
+)
 from spanwise.plots.style import PART_COLOURS, PICTURES, STYLE, check_place, new_axes, save
-from spanwise.plots.widget import map_widget
+from spanwise.plots.widget import explore, map_widget
 
 __all__ = [
     "PART_COLOURS",

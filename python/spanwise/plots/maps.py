@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of heap maps: one moment, an animation, the slots of one span."""
+"""Pictures of heap maps, and their grids of cells, each of one or several pages."""
 
 from __future__ import annotations
 
 import importlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib
 from spanwise.errors import InvalidError
-from spanwise.plots import raster
-from spanwise.plots.raster import Grid
+from spanwise.heap.heap_map import HeapMap
 from spanwise.plots.style import (
     add_colour_bar,
     new_axes,
@@ -30,7 +30,115 @@ from spanwise.results.files import check_output, whole_file
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from spanwise.heap.heap_map import HeapMap
+
+SLOTS, LARGE, FREE, NOT_HELD = 0, 1, 2, 3
+"""The kinds of cells: those of tiles, and pages that the heap does not hold."""
+
+MOST_CELLS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells of a heap, in the order of its pages.
+
+    Attributes:
+        value: mean of the measure over the bytes of spans of slots in each cell; NaN: unknown.
+    """
+
+    kind: NDArray[np.uint8]  # kind of the largest part of each cell
+    value: NDArray[np.float32]
+    first: NDArray[np.bool_]  # whether a tile begins in each cell
+    cell_bytes: int  # bytes of a cell, a power of two of pages
+
+    @property
+    def width(self) -> int:
+        """Cells per row: a power of two, so that a row is a round number of bytes."""
+        cells = max(len(self.kind), 32)
+        return 1 << int(np.ceil(np.log2(np.sqrt(2 * cells))))
+
+
+def cell_bytes_of(end: int, page_bytes: int, most: int = MOST_CELLS) -> int:
+    """Return the bytes of a cell for which a heap of `end` bytes has at most `most` cells."""
+    cell = page_bytes
+    while -(-end // cell) > most:
+        cell *= 2
+    return cell
+
+
+def end_of(one: HeapMap) -> int:
+    """Return the end of the last tile."""
+    tiles = one.array
+    return int(tiles["offset"][-1] + tiles["bytes"][-1]) if len(tiles) else 0
+
+
+def grid_of(one: HeapMap, value: NDArray[np.float64], end: int, cell_bytes: int) -> Grid:
+    """Rasterise tiles into cells."""
+    cells, tiles = max(1, -(-end // cell_bytes)), one.array
+    share = np.zeros((4, cells))
+    known, weight = np.zeros(cells), np.zeros(cells)
+    slots = np.asarray(tiles["kind"]) == SLOTS
+    cell, tile, amount = pieces(one, cell_bytes)
+    np.add.at(share, (tiles["kind"][tile], cell), amount)
+    drawn = slots[tile] & ~np.isnan(value[tile])
+    np.add.at(known, cell[drawn], amount[drawn] * value[tile][drawn])
+    np.add.at(weight, cell[drawn], amount[drawn])
+    share[NOT_HELD] = np.maximum(cell_bytes - share.sum(axis=0), 0)
+    first = np.zeros(cells, bool)
+    first[np.asarray(tiles["offset"], np.int64) // cell_bytes] = True
+    with np.errstate(invalid="ignore"):
+        mean = (known / weight).astype(np.float32)
+    return Grid(share.argmax(axis=0).astype(np.uint8), mean, first, cell_bytes)
+
+
+def pieces(
+    one: HeapMap, cell_bytes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return the cell, tile and bytes of each overlap of a tile with a cell."""
+    start = np.asarray(one.array["offset"], np.int64)
+    end = start + np.asarray(one.array["bytes"], np.int64)
+    first, last = start // cell_bytes, (end - 1) // cell_bytes
+    count = last - first + 1
+    tile = np.repeat(np.arange(len(start)), count)
+    begin = np.cumsum(count) - count
+    cell = first[tile] + np.arange(len(tile)) - begin[tile]
+    low = np.maximum(start[tile], cell * cell_bytes)
+    high = np.minimum(end[tile], (cell + 1) * cell_bytes)
+    return cell, tile, (high - low).astype(np.float64)
+
+
+# --- codes ----------------------------------------------------------------------------------------
+
+LARGE_CODE, FREE_CODE, NO_VALUE_CODE, NOT_HELD_CODE = 101, 102, 103, 255
+"""Codes of cells; 0 to 100 are values of spans of slots, in percent of the colour scale."""
+
+
+def codes(
+    one: HeapMap, value: NDArray[np.float64], most: float, end: int, cell_bytes: int
+) -> NDArray[np.uint8]:
+    """Return the cells of a map as one byte each, for an HTML page or a widget."""
+    grid = grid_of(one, value, end, cell_bytes)
+    known = ~np.isnan(grid.value)
+    found = np.full(len(grid.kind), NO_VALUE_CODE, np.uint8)
+    found[known] = np.round(np.clip(grid.value[known] / most, 0, 1) * 100)
+    for kind, code in ((LARGE, LARGE_CODE), (FREE, FREE_CODE), (NOT_HELD, NOT_HELD_CODE)):
+        found[grid.kind == kind] = code
+    return found
+
+
+def moment(one: HeapMap) -> str:
+    """Return the time, operation, bytes and objects of a map, as text."""
+    ledger = one.ledger
+    op = ledger.stats.ops if ledger.stats else 0
+    resident = ledger.resident_bytes
+    parts = [
+        f"{_format.seconds(ledger.time_ns)}, operation {op:,}",
+        f"{_format.size(resident)} resident" if resident is not None else "",
+        f"{_format.size(ledger.held_bytes)} held",
+        f"{_format.size(ledger.requested_bytes)} requested",
+        f"{_format.plural(ledger.live_objects, 'object')} live",
+    ]
+    return "; ".join(filter(None, parts))
+
 
 MEASURES = {
     "occupancy": "slots in use, of the span's slots",
@@ -41,9 +149,9 @@ MEASURES = {
 """The measures of a span of slots that a map can show."""
 
 KIND_COLOURS = {
-    raster.LARGE: ("#CC79A7", "large object (striped)"),
-    raster.FREE: ("#BDBDBD", "free pages, held (dotted)"),
-    raster.NOT_HELD: ("#FFFFFF", "not held"),
+    LARGE: ("#CC79A7", "large object (striped)"),
+    FREE: ("#BDBDBD", "free pages, held (dotted)"),
+    NOT_HELD: ("#FFFFFF", "not held"),
 }
 """Colours and names of kinds; stripes and dots distinguish the kinds in greyscale."""
 
@@ -74,17 +182,13 @@ def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -
         InvalidError: the measure is unknown, or the map does not have it.
     """
     ax = ax or new_axes(height=5.0)
-    end = raster.end_of(tiles)
+    end = end_of(tiles)
     _draw(tiles, ax, by, end, most_of(by, [tiles]))
     return ax
 
 
 def save_frames(
-    maps: Sequence[HeapMap],
-    path: str | os.PathLike[str],
-    *,
-    by: str = "occupancy",
-    fps: int = 4,
+    maps: Sequence[HeapMap], path: str | os.PathLike[str], *, by: str = "occupancy", fps: int = 4
 ) -> None:
     """Write maps as an animation: .gif, or .html with a slider. The file is written whole or not.
 
@@ -109,7 +213,7 @@ def save_frames(
     animation = importlib.import_module("matplotlib.animation")
     ax = new_axes(height=5.0)
     figure: Any = ax.figure
-    end, most = max(map(raster.end_of, maps)), most_of(by, maps)
+    end, most = max(map(end_of, maps)), most_of(by, maps)
 
     def draw(number: int) -> list[Any]:
         figure.clear()
@@ -153,7 +257,7 @@ def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
         return np.asarray(touched / np.maximum(one.array["bytes"], 1))
     if by == "class":
         room = (one.array["bytes"] - one.array["tail_bytes"]) / np.maximum(one.array["slots"], 1)
-        of_slots = np.where(one.array["kind"] == raster.SLOTS, room, SMALLEST)
+        of_slots = np.where(one.array["kind"] == SLOTS, room, SMALLEST)
         return np.log2(np.maximum(of_slots, SMALLEST) / SMALLEST)
     raise InvalidError(f"by {by!r}: use one of {', '.join(MEASURES)}")
 
@@ -167,8 +271,8 @@ def most_of(by: str, maps: Sequence[HeapMap]) -> float:
 
 
 def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
-    cell = raster.cell_bytes_of(end, one.page_bytes)
-    grid = raster.grid_of(one, values_of(one, by), end, cell)
+    cell = cell_bytes_of(end, one.page_bytes)
+    grid = grid_of(one, values_of(one, by), end, cell)
     image = _image(grid, most)
     row_bytes = grid.width * cell
     scale, unit = scale_of(float(end))
@@ -183,7 +287,7 @@ def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
     ax.set_xticks([])
     ax.set_xlabel(f"one cell: {_format.size(cell)}; one row: {_format.size(row_bytes)}")
     ax.set_ylabel(f"place in the heap, {unit}")
-    spans = int((one.array["kind"] == raster.SLOTS).sum())
+    spans = int((one.array["kind"] == SLOTS).sum())
     live = _format.number(one.ledger.live_objects)
     ax.set_title(
         f"{one.ledger.source or 'heap'} at {one.ledger.at}, table {one.ledger.table}:\n"
@@ -205,7 +309,7 @@ def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
     if by == "class":
         ticks = range(0, int(most) + 1, 2)
         bar.set_ticks(list(ticks), labels=[_format.size(SMALLEST << k) for k in ticks])
-    hatches = {raster.LARGE: "////", raster.FREE: "....", raster.NOT_HELD: ""}
+    hatches = {LARGE: "////", FREE: "....", NOT_HELD: ""}
     shown = [
         patches.Patch(facecolor=colour, edgecolor="#444444", hatch=hatches[kind], label=label)
         for kind, (colour, label) in KIND_COLOURS.items()
@@ -228,7 +332,7 @@ def _image(grid: Grid, most: float) -> NDArray[np.uint8]:
     side, width = _pixels(grid), grid.width
     rows = -(-len(grid.kind) // width)
     padding = rows * width - len(grid.kind)
-    kind = np.pad(grid.kind, (0, padding), constant_values=raster.NOT_HELD)
+    kind = np.pad(grid.kind, (0, padding), constant_values=NOT_HELD)
     colours = _rgb([NO_VALUE])[np.zeros(len(kind), int)]
     value = np.pad(grid.value, (0, padding), constant_values=np.nan)
     known = ~np.isnan(value)
@@ -237,13 +341,13 @@ def _image(grid: Grid, most: float) -> NDArray[np.uint8]:
     )
     colours[known] = table[(np.clip(value[known] / most, 0, 1) * 255).astype(int)]
     of_kind = _rgb([colour for colour, _ in KIND_COLOURS.values()])
-    special = kind != raster.SLOTS
+    special = kind != SLOTS
     colours[special] = of_kind[kind[special] - 1]
     big = np.repeat(np.repeat(colours.reshape(rows, width, 3), side, 0), side, 1)
     kinds = np.repeat(np.repeat(kind.reshape(rows, width), side, 0), side, 1)
     y, x = np.arange(kinds.shape[0])[:, None], np.arange(kinds.shape[1])[None, :]
-    big[(kinds == raster.LARGE) & ((x + y) % 4 == 0)] = (90, 40, 70)
-    big[(kinds == raster.FREE) & (x % 3 == 1) & (y % 3 == 1)] = (110, 110, 110)
+    big[(kinds == LARGE) & ((x + y) % 4 == 0)] = (90, 40, 70)
+    big[(kinds == FREE) & (x % 3 == 1) & (y % 3 == 1)] = (110, 110, 110)
     if len(grid.kind) <= _MOST_EDGES:
         first = np.pad(grid.first, (0, padding)).reshape(rows, width)
         big[np.repeat(np.repeat(first, side, 0), side, 1) & (x % side == 0)] = 255

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of waste and requests by size, and of waste by number of classes."""
+"""Pictures of sizes, tables, lifetimes and of what pins spans."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
+from spanwise.errors import InvalidError
 from spanwise.plots.style import (
     COLOURS,
     MARKERS,
+    add_colour_bar,
     add_legend,
     new_axes,
+    part_bars,
     picture,
     scale_of,
+    time_scale_of,
 )
 from spanwise.results.rows import AnyRows
 from spanwise.tables.table import as_tables
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from spanwise.optimizer.pareto import ParetoFront
+    from spanwise.recordings.span_pinning import SpanPinning
     from spanwise.tables.table import SizeClassTable
 
 
@@ -91,11 +97,7 @@ def histogram(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes
 
 @picture
 def boundaries(
-    rows: AnyRows,
-    tables: Sequence[SizeClassTable],
-    ax: Axes | None = None,
-    *,
-    title: str = "",
+    rows: AnyRows, tables: Sequence[SizeClassTable], ax: Axes | None = None, *, title: str = ""
 ) -> Axes:
     """Draw bytes of round-up by requested size under each table, and the classes below them.
 
@@ -202,3 +204,172 @@ def _without_copies(
         else:
             same.append(name + spans)
     return found
+
+
+_TICKS = 8
+"""The approximate number of labels per axis."""
+
+
+@picture
+def lifetimes(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes:
+    """Draw bytes by size and lifetime, both in powers of two; the last column is never freed.
+
+    Args:
+        rows: from `Recording.lifetimes(by="size")`.
+        ax: where to draw; None makes a new figure.
+        title: of the picture; default: "bytes by size and lifetime".
+
+    Raises:
+        InvalidError: there are no rows, so no object was allocated.
+    """
+    if not len(rows):
+        raise InvalidError("no lifetimes to draw: the recording has no object")
+    ax = ax or new_axes()
+    freed = rows["freed"].astype(bool)
+    size = _log2(rows["size_bytes"])
+    life = _log2(rows["lifetime_ns"])
+    ended = life[freed] if freed.any() else life
+    first, most, low = int(ended.min()), int(ended.max()), int(size.min())
+    grid = np.zeros((int(size.max()) - low + 1, most - first + 3))
+    column = np.where(freed, life - first, most - first + 2)  # after an empty column
+    np.add.at(grid, (size - low, column), rows["total_bytes"].astype(float))
+    _cells(ax, np.ma.masked_equal(grid, 0))
+    _axis_names(ax, low, first, grid.shape)
+    ax.set_title(title or "bytes by size and lifetime")
+    return ax
+
+
+def _log2(values: Any) -> Any:
+    """Return the floors of base-2 logarithms; 0 counts as 1."""
+    return np.log2(np.maximum(values.astype(float), 1)).astype(int)
+
+
+def _time(ns: int) -> str:
+    scale, unit = time_scale_of(2 * ns)  # "1 ms", not "1,049 µs"
+    return f"{ns / scale:,.0f} {unit}"
+
+
+def _cells(ax: Axes, grid: Any) -> None:
+    colors = importlib.import_module("matplotlib.colors")
+    least, most = float(grid.min()), float(grid.max())
+    norm = colors.LogNorm(least, max(most, 2 * least))
+    mesh = ax.pcolormesh(grid, norm=norm, cmap="cividis_r", edgecolors="white", linewidth=0.5)
+    add_colour_bar(ax, mesh, "allocated, bytes")
+    ax.grid(visible=False)
+
+
+def _axis_names(ax: Axes, low: int, first: int, shape: tuple[int, ...]) -> None:
+    """Label rows and columns with their lower bounds; the last column is never freed."""
+    height, width = shape
+    rows = range(0, height, -(-height // _TICKS))
+    ax.set_yticks(
+        [row + 0.5 for row in rows],
+        [_format.size(1 << (low + row)).replace(".0", "") for row in rows],
+    )
+    columns = range(0, width - 2, -(-width // _TICKS))
+    names = [_time(1 << (first + column)) for column in columns]
+    ax.set_xticks([*(column + 0.5 for column in columns), width - 0.5], [*names, "not freed"])
+    ax.set_xlabel("lived at least (to twice that)")
+    ax.set_ylabel("size, at least (to twice that)")
+
+
+# --- arenas ---------------------------------------------------------------------------------------
+
+
+@picture
+def arena_lifetimes(rows: AnyRows, ax: Axes | None = None) -> Axes:
+    """Draw a line per arena from its creation to its end, the first at the bottom.
+
+    Alerts are dashed lines. An arena that was not freed ends at the last event, in another colour.
+    An arena without a creation event begins at the first event.
+
+    `rows`: from `ArenaTracker.events`.
+    """
+    ax = ax or new_axes()
+    times = np.asarray(rows["time_ns"]).astype(float)
+    first, last = (float(times.min()), float(times.max())) if len(times) else (0.0, 1.0)
+    scale, unit = time_scale_of(max(last - first, 1.0))
+    made = dict(_times(rows, "arena.new"))
+    freed = dict(_times(rows, "arena.free"))
+    for arenas, colour, label in (
+        (sorted(freed), "#0072B2", "freed"),
+        (sorted(set(made) - set(freed)), "#D55E00", "not freed"),
+    ):
+        starts = [(made.get(arena, first) - first) / scale for arena in arenas]
+        ends = [(freed.get(arena, last) - first) / scale for arena in arenas]
+        if arenas:
+            ax.hlines(arenas, starts, ends, colors=colour, lw=2, label=f"{label} ({len(arenas)})")
+    for i, (_, when) in enumerate(_times(rows, "arena.alert")):
+        label = "alert" if i == 0 else ""
+        ax.axvline((when - first) / scale, color="black", lw=1, ls="--", label=label)
+    ax.set_xlabel(f"time since the first event, {unit}")
+    ax.set_ylabel("arena, by its number")
+    ax.set_title("lives of arenas")
+    if len(rows):
+        ax.legend()
+    return ax
+
+
+def _times(rows: AnyRows, event: str) -> list[tuple[int, float]]:
+    """Return the arena and the time of each event of one kind."""
+    mine = rows[np.asarray(rows["event"]) == event]
+    return list(zip(mine["arena"].tolist(), mine["time_ns"].astype(float).tolist(), strict=True))
+
+
+# --- pinned spans ---------------------------------------------------------------------------------
+
+_GROUPS_MAX = 12
+_LABEL_MAX = 44
+_GROUPS = {
+    "site": "call site",
+    "size": "size of slots",
+    "age": "age, from the time shown to twice that",
+    "lifetime": "lifetime, from the time shown to twice that",
+    "thread": "thread",
+}
+
+
+@picture
+def span_pinning(found: SpanPinning, ax: Axes | None = None) -> Axes:
+    """Draw two bars per group: bytes that would be free without it, and free bytes that it pins.
+
+    The twelve groups that pin most are drawn; sizes, ages and lifetimes in ascending order.
+
+    `found`: from `Recording.span_pinning`.
+
+    Raises:
+        InvalidError: no span is partial.
+    """
+    if not len(found):
+        raise InvalidError("no pinned spans to draw: no partial span has a live object")
+    rows, labels = np.asarray(found.array)[:_GROUPS_MAX], found.labels()[:_GROUPS_MAX]
+    if found.by in ("age", "lifetime", "size"):
+        order = np.argsort(rows["group"])
+        rows, labels = rows[order], [labels[i] for i in order]
+    own = ax is None
+    ax = ax or new_axes(height=1.8 + 0.42 * len(rows))
+    most = max(int(rows["released_bytes"].max()), int(rows["kept_free_bytes"].max()))
+    scale, unit = scale_of(most)
+    places = np.arange(len(rows))
+    for shift, name, part, label in (
+        (-0.2, "released_bytes", "requested_bytes", "released without the group"),
+        (0.2, "kept_free_bytes", "free_slot_bytes", "free bytes that it keeps, shared evenly"),
+    ):
+        part_bars(ax, places + shift, rows[name] / scale, part, 0.38, label=label)
+    ax.set_yticks(places, [_short(label) for label in labels])
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(f"bytes of partial spans, {unit}")
+    ax.set_ylabel(_GROUPS[found.by])
+    one = found.ledger
+    ax.set_title(
+        f"{one.source or 'recording'} at {one.at}, table {one.table}:\n"
+        f"{_format.plural(found.spans, 'partial span')}, {_format.size(found.free_bytes)} free in"
+        " them"
+    )
+    add_legend(ax, own, columns=2)
+    return ax
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LABEL_MAX else label[: _LABEL_MAX - 3] + "..."

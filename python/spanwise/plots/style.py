@@ -153,13 +153,7 @@ def add_colour_bar(ax: Axes, colours: Any, label: str) -> Any:
 def stacked_parts(
     ax: Axes, parts: dict[str, NDArray[np.float64]], height: float
 ) -> NDArray[np.float64]:
-    """Stack the parts of horizontal bars, omitting parts that are 0; return the bars' ends.
-
-    Args:
-        ax: where to draw.
-        parts: name of each part -> its length in each bar.
-        height: of a bar; bars are 1 apart.
-    """
+    """Stack the parts of horizontal bars, omitting parts that are 0; return the bars' ends."""
     left = np.zeros(len(next(iter(parts.values()), np.zeros(0))))
     for name, lengths in parts.items():
         if lengths.any():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A notebook widget that zooms heap maps and scrubs over time; see docs/design/inspect.md.
+"""Notebook widgets: sliders that redraw a picture, and heap maps to zoom and to scrub over time.
 
-The widget needs anywidget (the extra `widget`). Without it, or in a front end without widgets, the
-same call shows a picture.
+They need anywidget (the extra `widget`). Without it, or in a front end without widgets, the same
+call shows a picture; see docs/design/inspect.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import functools
 import importlib
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,28 +21,151 @@ import numpy as np
 from spanwise import _format
 from spanwise.errors import InvalidError
 from spanwise.ledger.parts import PEAK_RESIDENT
-from spanwise.plots import raster
 from spanwise.plots.maps import (
     COLOUR_MAP,
+    FREE,
+    FREE_CODE,
     KIND_COLOURS,
+    LARGE,
+    LARGE_CODE,
     MEASURES,
     NO_VALUE,
+    NO_VALUE_CODE,
+    NOT_HELD,
+    NOT_HELD_CODE,
     SMALLEST,
+    cell_bytes_of,
+    codes,
+    end_of,
     heap_map,
+    moment,
     most_of,
     values_of,
 )
-from spanwise.plots.sliders import png_of
-from spanwise.plots.style import pyplot
+from spanwise.plots.style import pyplot, styled
 
 if TYPE_CHECKING:
     from spanwise.heap.heap_map import HeapMap
 
+
+Drawing = Callable[..., Any]
+"""Draws for one value of each parameter, given by name, and returns the Axes."""
+
+_INSTALL = "a picture only: pip install 'spanwise[widget]' adds the sliders"
+_INSTALL_MAP = (
+    "a picture only: pip install 'spanwise[widget]' makes it a widget to zoom and to scrub"
+)
+
+
+@functools.cache
+def _widget_type(script: str, **traits: str) -> Any:
+    """Return a class of widgets with a script and synchronised traits; it needs anywidget."""
+    anywidget, kinds = (importlib.import_module(name) for name in ("anywidget", "traitlets"))
+
+    class Widget(anywidget.AnyWidget):  # type: ignore[misc, name-defined]
+        """A widget, and the picture that front ends without widgets show."""
+
+        _esm = Path(__file__).with_name(script)
+
+        def __init__(self, still: Any, **state: Any) -> None:
+            super().__init__(**state)
+            self._still = still
+
+        def __repr__(self) -> str:
+            return repr(self._still).rpartition("\n")[0]
+
+        def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+            data, metadata = super()._repr_mimebundle_(**kwargs)
+            png = base64.b64encode(self._still._repr_png_()).decode("ascii")
+            return {**data, "image/png": png}, metadata
+
+    made = {name: getattr(kinds, kind)().tag(sync=True) for name, kind in traits.items()}
+    return type("Widget", (Widget,), made)
+
+
+class Exploration:
+    """A picture for each combination of values, drawn when it is first needed.
+
+    Attributes:
+        choices: name of each parameter -> its values.
+        chosen: the index of the shown value of each parameter.
+    """
+
+    def __init__(self, draw: Drawing, choices: dict[str, Sequence[Any]]) -> None:
+        self._draw = draw
+        self.choices = {name: list(values) for name, values in choices.items()}
+        self.chosen = [len(values) // 2 for values in self.choices.values()]
+        self._pictures: dict[tuple[int, ...], bytes] = {}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The shown value of each parameter."""
+        pairs = zip(self.choices.items(), self.chosen, strict=True)
+        return {name: values[at] for (name, values), at in pairs}
+
+    def _repr_png_(self) -> bytes:
+        key = tuple(self.chosen)
+        if key not in self._pictures:
+            with styled():
+                self._pictures[key] = png_of(self._draw(**self.values))
+        return self._pictures[key]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {value}" for name, value in self.values.items())
+        return f"<picture of {shown}>\n({_INSTALL})"
+
+
+def explore(draw: Drawing, **choices: Sequence[Any]) -> Any:
+    """Return a Jupyter widget with a slider per parameter and the picture of the chosen values.
+
+    Pictures are drawn when their values are first chosen.
+
+    Args:
+        draw: called as `draw(name=value, ...)`; returns the Axes of a new figure.
+        **choices: the values of each parameter, in the order of its slider. It starts in the
+            middle.
+
+    Returns:
+        An `anywidget.AnyWidget` with the trait `chosen`, the index of each value; without
+        anywidget an `Exploration`. Both show a picture in front ends without widgets.
+
+    Raises:
+        InvalidError: no parameter, or one without values.
+
+    Example:
+        explore(lambda table: SizeClassTable.named(table).plot_waste(), table=["go", "c16"])
+    """
+    if not choices or not all(map(len, choices.values())):
+        raise InvalidError("explore: give at least one parameter, each with values")
+    pictures = Exploration(draw, dict(choices))
+    labels = [[name, list(map(str, each))] for name, each in pictures.choices.items()]
+    try:
+        made = _widget_type("sliders.js", labels="List", chosen="List", picture="Bytes")
+    except ImportError:
+        return pictures
+    shown = made(pictures, labels=labels, chosen=pictures.chosen, picture=pictures._repr_png_())
+
+    def redraw(change: Any) -> None:
+        pictures.chosen = list(change["new"])
+        shown.picture = pictures._repr_png_()
+
+    shown.observe(redraw, "chosen")
+    return shown
+
+
+def png_of(ax: Any) -> bytes:
+    """Return the picture of the Axes' figure as PNG, leaving no figure open."""
+    room = io.BytesIO()
+    try:
+        with styled():
+            ax.figure.savefig(room, format="png")
+    finally:
+        pyplot().close(ax.figure)
+    return room.getvalue()
+
+
 MOST_CELLS = 1 << 16
 """The most cells per moment: 25 moments are 1.6 MB, small enough for one notebook message."""
-
-_SCRIPT = Path(__file__).with_name("widget.js")
-_INSTALL = "a picture only: pip install 'spanwise[widget]' makes it a widget to zoom and to scrub"
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,10 +181,10 @@ class StillMap:
     by: str
 
     def __repr__(self) -> str:
-        return f"{self.shown!r}\n({_INSTALL})"
+        return f"{self.shown!r}\n({_INSTALL_MAP})"
 
     def _repr_png_(self) -> bytes:
-        return _picture(self.shown, self.by)
+        return png_of(heap_map(self.shown, by=self.by))
 
 
 def map_widget(
@@ -90,42 +214,11 @@ def map_widget(
         raise InvalidError("no map to draw: the recording has no operation")
     state, first = _state_of(named, by), next(iter(named.values()))
     still = StillMap(first[state["frame"]], by)
+    traits = {"maps": "List", "table": "Int", "cells": "Bytes", "palette": "Bytes", "frame": "Int"}
     try:
-        made = _widget_type()
+        return _widget_type("widget.js", **traits)(still, **state)
     except ImportError:
         return still
-    return made(still, state)
-
-
-@functools.cache
-def _widget_type() -> Any:
-    """Return the widget's class, which can only be created if anywidget is installed."""
-    anywidget, traits = (importlib.import_module(name) for name in ("anywidget", "traitlets"))
-
-    class MapWidget(anywidget.AnyWidget):  # type: ignore[misc, name-defined]
-        """Heap maps over time."""
-
-        _esm = _SCRIPT
-        maps = traits.List().tag(sync=True)
-        table = traits.Int().tag(sync=True)
-        cells = traits.Bytes().tag(sync=True)
-        palette = traits.Bytes().tag(sync=True)
-        frame = traits.Int().tag(sync=True)
-
-        def __init__(self, still: StillMap, state: dict[str, Any]) -> None:
-            super().__init__(**state)
-            self._still = still
-
-        def __repr__(self) -> str:
-            return repr(self._still.shown)
-
-        def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-            """Return the widget, and the picture for front ends without widgets."""
-            data, metadata = super()._repr_mimebundle_(**kwargs)
-            png = base64.b64encode(self._still._repr_png_()).decode("ascii")
-            return {**data, "image/png": png}, metadata
-
-    return MapWidget
 
 
 def _state_of(named: Mapping[str, Sequence[HeapMap]], by: str) -> dict[str, Any]:
@@ -146,11 +239,11 @@ def _state_of(named: Mapping[str, Sequence[HeapMap]], by: str) -> dict[str, Any]
 
 def _map_of(maps: Sequence[HeapMap], by: str) -> tuple[dict[str, Any], bytes]:
     """Return what the script knows of the maps of a table, and their cells."""
-    end, most = max(map(raster.end_of, maps)), most_of(by, maps)
-    cell = raster.cell_bytes_of(end, maps[0].page_bytes, MOST_CELLS)
+    end, most = max(map(end_of, maps)), most_of(by, maps)
+    cell = cell_bytes_of(end, maps[0].page_bytes, MOST_CELLS)
     count = max(1, -(-end // cell))
     width = 1 << int(np.ceil(np.log2(np.sqrt(2 * max(count, 32)))))
-    drawn = [raster.codes(one, values_of(one, by), most, end, cell) for one in maps]
+    drawn = [codes(one, values_of(one, by), most, end, cell) for one in maps]
     peaks = [i for i, one in enumerate(maps) if one.ledger.at == PEAK_RESIDENT]
     what = maps[0].ledger
     about = {
@@ -162,8 +255,7 @@ def _map_of(maps: Sequence[HeapMap], by: str) -> tuple[dict[str, Any], bytes]:
         "title": f"{what.source or 'heap'}, table {what.table}",
         "grain": f"one cell: {_format.size(cell)}; one row: {_format.size(width * cell)}",
         "moments": [
-            ("peak: " if one.ledger.at == PEAK_RESIDENT else "") + raster.moment(one)
-            for one in maps
+            ("peak: " if one.ledger.at == PEAK_RESIDENT else "") + moment(one) for one in maps
         ],
         "first": peaks[0] if peaks else len(maps) - 1,
     }
@@ -186,16 +278,11 @@ def _palette() -> bytes:
     scale = np.asarray(pyplot().get_cmap(COLOUR_MAP)(np.linspace(0, 1, 101)))
     colours[:101] = (scale[:, :3] * 255).astype(np.uint8)
     of_kind = {
-        raster.LARGE_CODE: KIND_COLOURS[raster.LARGE][0],
-        raster.FREE_CODE: KIND_COLOURS[raster.FREE][0],
-        raster.NO_VALUE_CODE: NO_VALUE,
-        raster.NOT_HELD_CODE: KIND_COLOURS[raster.NOT_HELD][0],
+        LARGE_CODE: KIND_COLOURS[LARGE][0],
+        FREE_CODE: KIND_COLOURS[FREE][0],
+        NO_VALUE_CODE: NO_VALUE,
+        NOT_HELD_CODE: KIND_COLOURS[NOT_HELD][0],
     }
     for code, colour in of_kind.items():
         colours[code] = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
     return colours.tobytes()
-
-
-def _picture(one: HeapMap, by: str) -> bytes:
-    """Return the picture of a map as PNG, leaving no figure open."""
-    return png_of(heap_map(one, by=by))

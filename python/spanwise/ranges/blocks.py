@@ -24,7 +24,6 @@ class Piece:
     """An allocated block, freed by `give_back` or when the last reference is dropped.
 
     Attributes:
-        address: address of the first byte.
         size_bytes: size of the block.
     """
 
@@ -32,7 +31,7 @@ class Piece:
 
     def __init__(self, address: int, size: int, give: Callable[..., object], *needs: Any) -> None:
         """Own a block that `give(address, size, *needs)` frees."""
-        self.address = address
+        self.address = address  # address of the first byte
         self._size = [size]  # a list, because the Life outlives the piece
         self._life = Life(_give, give, address, self._size, *needs)
 

@@ -115,15 +115,7 @@ class StackPointer(Made):
     has been pushed at that depth.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_kept_at",
-        "_kept_in",
-        "_offset",
-        "_own",
-        "_registered",
-        "_target",
-    )
+    __slots__ = ("__weakref__", "_kept_at", "_kept_in", "_offset", "_own", "_registered", "_target")
     _maker = "Stack.register"
 
     def _set(self, target: StackBlock, offset: int, slot: StackBlock | None, at: int) -> None:

@@ -9,17 +9,34 @@ tables, and for ledgers of full spans.
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE, lib
+from spanwise.errors import (
+    InvalidError,
+    LimitError,
+    SpanwiseError,
+    TraceFormatError,
+    UnsupportedError,
+)
 from spanwise.recordings.import_calls import (
+    checked_size,
     heaptrack_operations,
     is_heaptrack,
     is_memory_replay,
@@ -27,21 +44,214 @@ from spanwise.recordings.import_calls import (
     memory_replay_operations,
     mtrace_operations,
 )
-from spanwise.recordings.import_content import HEAD_BYTES, Content, checked_size
 from spanwise.recordings.import_go import go_operations, is_go_trace
-from spanwise.recordings.import_pprof import is_pprof, pprof_snapshot
 from spanwise.recordings.import_profiles import (
     heap_text_snapshot,
     is_heap_text,
     is_jemalloc,
     jemalloc_snapshot,
 )
-from spanwise.recordings.profiles import Frame, Objects, Snapshot, objects_of, scaled, sites_of
+from spanwise.recordings.profiles import (
+    Frame,
+    Objects,
+    Snapshot,
+    is_pprof,
+    objects_of,
+    pprof_snapshot,
+    scaled,
+    sites_of,
+)
 from spanwise.recordings.recorder import temporary_recording
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sources import ARRAY_BATCH, FileSource, Module, write_ops
-from spanwise.results.files import check_output, check_regular
+from spanwise.results.files import (
+    READING_ERRORS,
+    check_output,
+    check_regular,
+    reading,
+    what_is_wrong,
+)
 from spanwise.results.jobs import Progress, Step, progress_bar
+
+# --- content --------------------------------------------------------------------------------------
+#
+# gzip compresses a thousand bytes to one, and zstd even better, so a file of 2 MB may decompress to
+# gigabytes. The default limit is UNPACKED_MULTIPLE times the file's size, at least UNPACKED_FLOOR
+# bytes. Lists of calls are read line by line, never held whole.
+
+UNPACKED_FLOOR = 64 << 20
+UNPACKED_MULTIPLE = 64
+
+HEAD_BYTES = 1 << 16
+"""Bytes of a file that are enough to detect its format."""
+
+_CHUNK = 1 << 18
+_LINE_BYTES_MAX = 1 << 20
+_LINE = re.compile(rb"[^\n]+")
+
+
+class Content:
+    """A file's content, readable any number of times, one pass at a time. It must be closed.
+
+    Attributes:
+        packed: "gzip", "zstd" or "zip"; "": not compressed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], unpacked_max: int | None = None) -> None:
+        self._path = Path(path)
+        self.name = self._path.name  # of the file, without its directory
+        self.line = 0  # number of the last line from `lines`; 0 before the first
+        self.cut = False  # whether that line has no end
+        self._file: BinaryIO = _seekable(self._path)
+        begin = self._file.read(4)
+        self.packed = next((kind for kind, magic in _MAGICS.items() if begin.startswith(magic)), "")
+        size = self._file.seek(0, os.SEEK_END)
+        usual = max(UNPACKED_FLOOR, UNPACKED_MULTIPLE * size)
+        self._unpacked_max = usual if unpacked_max is None else unpacked_max
+
+    def __enter__(self) -> Content:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context that adds file name and position to errors of a block."""
+        return reading(self.name, self.place)
+
+    def place(self) -> str:
+        """Return the last line read; "" if the content is not read by lines."""
+        return f"line {self.line}" if self.line else ""
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first HEAD_BYTES."""
+        found = b""
+        for chunk in self._chunks():
+            found += chunk
+            if len(found) >= HEAD_BYTES:
+                break
+        return found[:HEAD_BYTES]
+
+    def whole(self) -> bytes:
+        """Return the whole content."""
+        self.line = 0
+        return b"".join(self._chunks())
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the non-empty lines without their line ends."""
+        count, rest, self.cut = 0, b"", False
+        for chunk in self._chunks():
+            part = rest + chunk
+            whole, rest = part[: (end := part.rfind(b"\n") + 1)], part[end:]
+            at, number = 0, count + 1
+            for found in _LINE.finditer(whole):
+                number, at = number + whole.count(b"\n", at, found.start()), found.start()
+                self.line = number
+                yield found[0]
+            count += whole.count(b"\n")
+            if len(rest) > _LINE_BYTES_MAX:
+                raise TraceFormatError(
+                    f"{self.name}: line {count + 1} is longer than {_format.size(_LINE_BYTES_MAX)},"
+                    " which no call is"
+                )
+        if rest:
+            self.line, self.cut = count + 1, True
+            yield rest
+
+    def _chunks(self) -> Iterator[bytes]:
+        """Yield the content in chunks."""
+        self._file.seek(0)
+        if not self.packed:
+            yield from iter(partial(self._read, _CHUNK), b"")
+            return
+        done = 0
+        parts = _UNPACK[self.packed](self._file, self.name)
+        while chunk := self._next(parts):
+            done += len(chunk)
+            if done > self._unpacked_max:
+                raise LimitError(
+                    f"{self.name}: unpacks to more than {_format.size(self._unpacked_max)}; if you"
+                    " trust it, raise the limit (--unpacked-max, unpacked_max=)"
+                )
+            yield chunk
+
+    def _read(self, count: int) -> bytes:
+        try:
+            return self._file.read(count)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
+
+    def _next(self, parts: Iterator[bytes]) -> bytes:
+        try:
+            return next(parts, b"")
+        except SpanwiseError:
+            raise
+        except (OSError, zipfile.BadZipFile, *READING_ERRORS) as error:
+            raise TraceFormatError(
+                f"{self.name}: byte {self._file.tell()}: its {self.packed} stream is truncated or"
+                f" damaged: {what_is_wrong(error)}"
+            ) from None
+
+
+def _seekable(path: Path) -> BinaryIO:
+    """Open the file unbuffered, since a child may read from its descriptor."""
+    file = path.open("rb", buffering=0)
+    if file.seekable():
+        return file
+    with file:
+        copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  the caller closes it
+        shutil.copyfileobj(file, copy)
+    copy.seek(0)
+    return copy
+
+
+# --- decompression --------------------------------------------------------------------------------
+
+
+def _gzip(file: BinaryIO, name: str) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=file) as stream:
+        yield from iter(partial(stream.read, _CHUNK), b"")
+
+
+def _zstd(file: BinaryIO, name: str) -> Iterator[bytes]:
+    program = shutil.which("zstd")
+    if program is None:
+        raise UnsupportedError(
+            f"{name}: is compressed by zstd; install the program zstd, or decompress it"
+        )
+    with subprocess.Popen(
+        [program, "-dcq"], stdin=file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
+        try:
+            assert child.stdout is not None
+            yield from iter(partial(child.stdout.read, _CHUNK), b"")
+            if child.wait() != 0:
+                raise EOFError(f"zstd ended with {child.returncode}")
+        finally:
+            child.kill()
+
+
+def _zip(file: BinaryIO, name: str) -> Iterator[bytes]:
+    with zipfile.ZipFile(file) as archive:
+        files = [one for one in archive.infolist() if not one.is_dir()]
+        if len(files) != 1:
+            raise InvalidError(f"{name}: has {len(files)} files; give it one of them")
+        if files[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise UnsupportedError(f"{name}: is not compressed by deflate; decompress it first")
+        with archive.open(files[0]) as stream:
+            yield from iter(partial(stream.read, _CHUNK), b"")
+
+
+_MAGICS = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd", "zip": b"PK\x03\x04"}
+_UNPACK: dict[str, Callable[[BinaryIO, str], Iterator[bytes]]] = {
+    "gzip": _gzip,
+    "zstd": _zstd,
+    "zip": _zip,
+}
+
+
+# --- conversion -----------------------------------------------------------------------------------
 
 _RECOGNIZERS: dict[str, Callable[[bytes], bool]] = {
     "heaptrack": is_heaptrack,
@@ -82,15 +292,13 @@ class _Read:
 
     Attributes:
         late: returns what to append to the remark once all operations were read, or "".
-        stacks: of the call sites 1, 2, ...
-        modules: that contain their return addresses.
     """
 
     blocks: Iterable[NDArray[np.void]]
     remark: str
     late: Callable[[], str] = str
-    stacks: Sequence[tuple[Frame, ...]] = ()
-    modules: Sequence[Module] = ()
+    stacks: Sequence[tuple[Frame, ...]] = ()  # of the call sites 1, 2,
+    modules: Sequence[Module] = ()  # that contain their return addresses
 
 
 def convert(
@@ -252,10 +460,7 @@ def _remainder(objects: Objects) -> Iterator[str]:
 
 
 def _snapshot(counts: dict[tuple[int, int], int], dies: bool) -> Iterator[NDArray[np.void]]:
-    """Make objects of counts by size and call site, in ascending size, a microsecond apart.
-
-    Each is freed at once if `dies`.
-    """
+    """Make objects of counts by size and call site, in ascending size, a microsecond apart."""
     done = 0
     for (size, site), count in sorted(counts.items()):
         for first in range(0, count, 1 << 16):

@@ -59,16 +59,14 @@ class Functions:
     """The functions of a file, by ascending address.
 
     Attributes:
-        starts: their addresses; `ends` are one past their last bytes.
         names: as in the symbol table; the last one of an address is the shortest that does not
             begin with an underscore, if there is one.
-        complete: whether they are from the full symbol table, not only the dynamic one.
     """
 
-    starts: NDArray[np.uint64]
+    starts: NDArray[np.uint64]  # their addresses; `ends` are one past their last bytes
     ends: NDArray[np.uint64]
     names: tuple[str, ...]
-    complete: bool
+    complete: bool  # whether they are from the full symbol table, not only the dynamic one
 
     def at(self, address: int) -> str | None:
         """Return the function at an address; None: unknown."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from spanwise import _lib, errors
 from spanwise._lib import check, ffi, lib
-from spanwise.heap.runner import interruptible
+from spanwise.heap.handle import interruptible
 from spanwise.recordings.sources import FileSource, read_info
 from spanwise.results.jobs import progress_bar
 
@@ -41,10 +41,7 @@ def finish_all(
 
 
 def earlier_recordings(output: Path) -> list[Path]:
-    """Return the recordings of other processes that an earlier run left next to its output.
-
-    The process id of a recording must be that in its name; other files with such names are kept.
-    """
+    """Return the recordings of other processes that an earlier run left next to its output."""
     stem = re.escape(output.name.removesuffix(".swt"))
     name = re.compile(rf"{stem}\.(?P<pid>[0-9]+)(\.[0-9]+)?\.swt")
     found = (
@@ -69,10 +66,7 @@ def _info_of(path: Path) -> dict[str, int]:
 
 
 def salvage(path: Path, areas: Path, unrecorded: int = 0, recorded: int = 0) -> None:
-    """Adds the unwritten blocks of its program to a raw recording.
-
-    `areas` is the directory of open blocks; the counts are those of its children.
-    """
+    """Adds the unwritten blocks of its program to a raw recording."""
     blocks = areas / f"{path.name}.areas"
     check(lib.sw_trace_salvage(_lib.c_path(path), _lib.c_path(blocks), unrecorded, recorded))
 

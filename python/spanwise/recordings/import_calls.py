@@ -4,22 +4,138 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise._lib import lib
-from spanwise.errors import InvalidError, UnsupportedError
-from spanwise.recordings.import_content import (
-    STEP_NS,
-    CallHistory,
-    Content,
-    Row,
-    batches,
-    checked_size,
-    read_calls,
-)
+from spanwise._lib import OPS_DTYPE, lib
+from spanwise.errors import InvalidError, TraceFormatError, UnsupportedError
+
+if TYPE_CHECKING:
+    from spanwise.recordings.conversion import Content
+
+# --- addresses as objects -------------------------------------------------------------------------
+#
+# A free of an unknown address is skipped, a realloc of one is an allocation, and a live address is
+# freed before it is allocated again, as in a recording (docs/design/trace.md).
+
+STEP_NS = 1000
+"""The time from one call to the next, in nanoseconds, if the file has no times."""
+
+SIZE_MAX = (1 << 63) - 1
+_BATCH = 1 << 16
+
+Row = tuple[int, ...]
+"""An operation: the fields of OPS_DTYPE in their order."""
+
+
+class Addresses:
+    """Live addresses and the ids of their objects; ids of freed objects are reused."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0  # the time of the next operations; it never decreases
+        self.thread = 0  # the thread of the next operations
+        self._live: dict[int, int] = {}
+        self._free_ids: list[int] = []
+        self._next_id = 0
+
+    def __contains__(self, address: int) -> bool:
+        """Return whether an object lives there."""
+        return address in self._live
+
+    def advance(self, time_ns: int) -> None:
+        """Advance the time to `time_ns`, unless it is later already."""
+        self.now_ns = max(self.now_ns, checked_size(time_ns, "time"))
+
+    def row(self, kind: int, number: int, size: int, align_log2: int = 0, flags: int = 0) -> Row:
+        """Return an operation on an object, now and in this thread."""
+        return self.now_ns, size, number, self.thread, 0, int(kind), align_log2, flags
+
+    def alloc(self, address: int, size: int, align_log2: int = 0, flags: int = 0) -> list[Row]:
+        """Return the operations of an allocation; none if it failed (address 0)."""
+        if address == 0:
+            return []
+        before = self.free(address)
+        if self._free_ids:
+            number = self._free_ids.pop()
+        else:
+            number, self._next_id = self._next_id, self._next_id + 1
+        self._live[address] = number
+        return [*before, self.row(lib.SW_OP_ALLOC, number, size, align_log2, flags)]
+
+    def free(self, address: int) -> list[Row]:
+        """Return the operation of a free; none for an unknown address."""
+        number = self._live.pop(address, None)
+        if number is None:
+            return []
+        self._free_ids.append(number)
+        return [self.row(lib.SW_OP_FREE, number, 0)]
+
+    def realloc(self, address: int, old: int, size: int) -> list[Row]:
+        """Return the operations of a realloc; to address 0 it failed, or freed if `size` is 0."""
+        if address == 0:
+            return self.free(old) if size == 0 else []
+        number = self._live.pop(old, None)
+        if number is None:
+            return self.alloc(address, size)
+        before = self.free(address)
+        self._live[address] = number
+        return [*before, self.row(lib.SW_OP_REALLOC, number, size)]
+
+
+def checked_size(size: int, noun: str = "size") -> int:
+    """Check and return the size or another number."""
+    if size > SIZE_MAX:
+        shown = size if size < 1 << 128 else "of more than 128 bits"
+        raise ValueError(f"{noun} {shown} is too large")
+    return size
+
+
+class CallHistory:
+    """Turns the calls of a file into operations, line by line."""
+
+    def __init__(self) -> None:
+        self.done = 0  # number of calls so far
+        self.addresses = Addresses()  # live addresses
+
+    def call(self, found: re.Match[bytes]) -> list[Row]:
+        """Return the operations of a line, or raise ValueError if it is not a valid call."""
+        raise NotImplementedError
+
+
+def read_calls(
+    content: Content,
+    pattern: re.Pattern[bytes],
+    history: CallHistory,
+    wanted: Callable[[bytes], bool] = bool,
+) -> Iterator[list[Row]]:
+    """Yield the operations of each line of a list of calls."""
+    for line in content.lines():
+        text = line.rstrip(b"\r")
+        if not text.strip() or not wanted(text):
+            continue
+        found = pattern.fullmatch(text)
+        if found is None or content.cut:
+            what = "is cut short" if content.cut else "is not a call"
+            shown = text[:60].decode("utf-8", "replace").strip()
+            raise TraceFormatError(f"{content.name}: {content.place()} {what}: {shown!r}")
+        yield history.call(found)
+    if not history.done:
+        raise InvalidError(f"{content.name}: has no call; nothing to make")
+
+
+def batches(calls: Iterable[list[Row]]) -> Iterator[NDArray[np.void]]:
+    """Yield the operations of calls as arrays of OPS_DTYPE, about 65,536 operations each."""
+    rows: list[Row] = []
+    for made in calls:
+        rows += made
+        if len(rows) >= _BATCH:
+            yield np.array(rows, OPS_DTYPE)
+            rows = []
+    yield np.array(rows, OPS_DTYPE)
+
 
 # --- mtrace ---------------------------------------------------------------------------------------
 #

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.errors import InvalidError, TraceFormatError, UnsupportedError
-from spanwise.recordings.import_content import Addresses, Row, batches, checked_size
+from spanwise.recordings.import_calls import Addresses, Row, batches, checked_size
 from spanwise.tables.table import SizeClassTable
 
 # --- the file -------------------------------------------------------------------------------------
@@ -67,17 +67,14 @@ class Event(NamedTuple):
     """An event of the heap.
 
     Attributes:
-        ticks: its time in ticks of the generation.
-        mark: its type, SPAN to OBJECT_FREE.
         number: the first page of a span, or the address of an object, relative to the heap's begin,
             in pages or in units of `Units.align`.
-        rest: pages, and kind and class of a new span; the type of an object.
     """
 
-    ticks: int
-    mark: int
+    ticks: int  # its time in ticks of the generation
+    mark: int  # its type, SPAN to OBJECT_FREE
     number: int
-    rest: tuple[int, ...]
+    rest: tuple[int, ...]  # pages, and kind and class of a new span; the type of an object
 
 
 class Units(NamedTuple):
@@ -101,17 +98,13 @@ class Generation:
     """A part of a trace, with all threads.
 
     Attributes:
-        number: its number in the trace.
-        first: the lowest ticks of its batches.
-        frequency: ticks per second; 0: unknown.
-        units: the units of addresses; None: not in this generation.
         threads: the batches with events of each thread, in the file's order.
     """
 
-    number: int
-    first: int = (1 << 64) - 1
-    frequency: int = 0
-    units: Units | None = None
+    number: int  # its number in the trace
+    first: int = (1 << 64) - 1  # the lowest ticks of its batches
+    frequency: int = 0  # ticks per second; 0: unknown
+    units: Units | None = None  # the units of addresses; None: not in this generation
     threads: dict[int, list[Batch]] = field(default_factory=dict)
 
 
@@ -387,16 +380,11 @@ class _Order:
 
 
 class _GoHistory:
-    """Spans and live slots across generations.
-
-    Attributes:
-        units: the units of addresses; None before the first generation.
-        done: whether anything was allocated.
-    """
+    """Spans and live slots across generations."""
 
     def __init__(self) -> None:
-        self.units: Units | None = None
-        self.done = False
+        self.units: Units | None = None  # the units of addresses; None before the first generation
+        self.done = False  # whether anything was allocated
         self._addresses = Addresses()
         self._threads: dict[int, int] = {}
         self._spans: dict[int, tuple[int, int, int, bool]] = {}  # by their pages

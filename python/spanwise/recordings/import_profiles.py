@@ -71,10 +71,7 @@ def is_heap_text(content: bytes) -> bool:
 
 
 def heap_text_snapshot(content: bytes, name: str, value: str) -> Snapshot:
-    """Return the samples of a profile.
-
-    `value` is "inuse" or "alloc".
-    """
+    """Return the samples of a profile."""
     lines = io.BytesIO(content)
     head = lines.readline()
     if head.startswith(_JAVA):
@@ -99,19 +96,15 @@ class _TextProfile:
     """A profile that is being read.
 
     Attributes:
-        value: "inuse" or "alloc".
-        rate: mean bytes between samples; below 2: every allocation is counted.
         raw: counts and bytes of each stack as in the file.
-        total: objects in use by the first line.
-        in_use: objects in use by the stacks.
     """
 
     name: str
-    value: str
-    rate: int = 0
+    value: str  # "inuse" or "alloc"
+    rate: int = 0  # mean bytes between samples; below 2: every allocation is counted
     kind: str = "heap_v2"
-    total: int = 0
-    in_use: int = 0
+    total: int = 0  # objects in use by the first line
+    in_use: int = 0  # objects in use by the stacks
     raw: list[tuple[int, int, tuple[Frame, ...]]] = field(default_factory=list)
     files: MappedFiles = field(default_factory=MappedFiles)
     has_modules: bool = False
@@ -289,11 +282,7 @@ def is_jemalloc(content: bytes) -> bool:
 
 
 def jemalloc_snapshot(content: bytes, name: str, value: str) -> Snapshot:
-    """Return the objects of each class as samples.
-
-    For large objects the JSON has live objects per class, but only the total of allocated ones.
-    With the value "alloc" these are distributed over the classes in proportion to the live ones.
-    """
+    """Return the objects of each class as samples."""
     stats, remarks = _parsed(content, name)
     try:
         small = [int(one["size"]) for one in stats["arenas"]["bin"]]

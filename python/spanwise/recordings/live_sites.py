@@ -9,7 +9,7 @@ those of no site, add up exactly to the ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger, add_ledgers
-from spanwise.recordings.ops import Latest
+from spanwise.recordings.names import Folding
 from spanwise.recordings.simulate import Moment, Simulation, visit_moment
 from spanwise.recordings.sites import (
     have_names,
@@ -33,9 +33,7 @@ from spanwise.recordings.sites import (
     unknown_only,
     unknown_text,
 )
-from spanwise.recordings.sources import Source
-from spanwise.recordings.wrappers import Folding
-from spanwise.results.jobs import Step
+from spanwise.recordings.sources import Latest
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
 from spanwise.tables.table import SizeClassTable
 
@@ -74,10 +72,6 @@ class LiveSite(Result):
     def waste_bytes(self) -> int:
         """Round-up, and free bytes that the site's objects keep."""
         return self.roundup_bytes + self.kept_free_bytes
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it, for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -178,40 +172,25 @@ def _bytes_of(site: LiveSite) -> int:
 
 @dataclass(frozen=True)
 class Placed:
-    """Live objects of a simulation at a moment, in the order of their addresses.
+    """Live objects of a simulation at a moment, in the order of their addresses."""
 
-    Attributes:
-        ids: of the objects.
-        addresses: of the objects.
-        spans: rows of `Heap.spans`, by ascending address.
-        resident_bytes: of each span.
-        ledger: of the moment.
-        done: number of operations until the moment.
-    """
-
-    ids: NDArray[np.uint32]
-    addresses: NDArray[np.uint64]
-    spans: Rows
-    resident_bytes: NDArray[np.int64]
-    ledger: Ledger
-    done: int
+    ids: NDArray[np.uint32]  # of the objects
+    addresses: NDArray[np.uint64]  # of the objects
+    spans: Rows  # rows of `Heap.spans`, by ascending address
+    resident_bytes: NDArray[np.int64]  # of each span
+    ledger: Ledger  # of the moment
+    done: int  # number of operations until the moment
 
 
-def live_at(
-    source: Source,
-    simulation: Simulation,
-    moment: Moment,
-    name: str,
-    progress: Step | None = None,
-) -> tuple[Placed, Latest]:
+def live_at(simulation: Simulation, moment: Moment) -> tuple[Placed, Latest]:
     """Run a recording; return the live objects at a moment, and their addresses."""
 
     def read() -> tuple[Placed, Latest]:
-        latest = Latest.until(source.blocks(1 << 20), simulation.done)
+        latest = Latest.until(simulation.source.blocks(1 << 20), simulation.done)
         ids = np.flatnonzero(latest.live).astype(np.uint32)
-        return place(simulation, ids, simulation.ledger(moment.at, name)), latest
+        return place(simulation, ids, simulation.ledger(moment.at)), latest
 
-    placed, latest = visit_moment(source, simulation, moment, read, progress)
+    placed, latest = visit_moment(simulation, moment, read)
     return replace(placed, ledger=replace(placed.ledger, stats=simulation.final_stats())), latest
 
 
@@ -227,7 +206,7 @@ def place(simulation: Simulation, ids: NDArray[np.uint32], ledger: Ledger) -> Pl
 
 
 def _resident(simulation: Simulation, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
-    tiles = simulation.heap_map("", "", slots=False).array
+    tiles = simulation.heap_map("", slots=False).array
     order = np.argsort(np.asarray(tiles["address"]))
     tile = order[np.searchsorted(np.asarray(tiles["address"])[order], addresses)]
     return np.asarray(tiles["touched_bytes"])[tile].astype(np.int64)
@@ -255,10 +234,7 @@ class LiveObjects:
 
 
 def objects_of(
-    placed: Placed,
-    latest: Latest,
-    table: SizeClassTable,
-    frames: Mapping[int, tuple[str, ...]],
+    placed: Placed, latest: Latest, table: SizeClassTable, frames: Mapping[int, tuple[str, ...]]
 ) -> LiveObjects:
     """Return what each live object occupies and keeps."""
     slot_bytes = np.concatenate([[0], table.classes["size_bytes"]]).astype(np.int64)
@@ -391,11 +367,7 @@ def count_groups(
 def slots_of(
     sizes: NDArray[np.uint64], align_log2: NDArray[np.uint8], table: SizeClassTable
 ) -> NDArray[np.int64]:
-    """Return the slot bytes of the class that serves each request; 0: whole pages.
-
-    An aligned request gets the first class, from its own on, that has only aligned slots, as in
-    `sw_heap_alloc_aligned`.
-    """
+    """Return the slot bytes of the class that serves each request; 0: whole pages."""
     slots = np.concatenate([np.asarray(table.classes["size_bytes"], np.int64), [0]])
     count = len(table)
     cls = np.searchsorted(slots[:count], sizes)

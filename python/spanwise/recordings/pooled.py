@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import lib
-from spanwise.recordings.ops import grown
-from spanwise.recordings.sources import Batch, Source
+from spanwise.recordings.sources import Batch, Source, grown
 
 _POOLS_MAX = 64
 """Threads above that share pools."""

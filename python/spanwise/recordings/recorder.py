@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
 from spanwise import _format, _lib, errors
-from spanwise.recordings.launch import (
+from spanwise.recordings.programs import (
+    examine,
     passing_on,
     preload_of,
     python_variables,
@@ -26,12 +27,10 @@ from spanwise.recordings.launch import (
     wait_for,
     words_of,
 )
-from spanwise.recordings.programs import examine
 from spanwise.results.files import check_regular, followed
 
 if TYPE_CHECKING:
-    from spanwise.recordings.history import History
-    from spanwise.recordings.recording import Recording
+    from spanwise.recordings.recording import History, Recording
     from spanwise.recordings.recording_set import RecordingSet
 
 
@@ -41,10 +40,7 @@ _temporaries: list[tuple[int, Path]] = []
 
 
 def temporary_recording() -> Path:
-    """Create a new, empty file in the temporary directory.
-
-    This process removes it at exit; processes that it forked do not.
-    """
+    """Create a new, empty file in the temporary directory."""
     handle, name = tempfile.mkstemp(prefix="spanwise-", suffix=".swt")
     os.close(handle)
     if not _temporaries:
@@ -70,25 +66,15 @@ _COMMAND_MAX = 50
 
 @dataclass(frozen=True)
 class RecordResult:
-    """The result of running a program under the recorder.
+    """The result of running a program under the recorder."""
 
-    Attributes:
-        path: the recording of the program itself.
-        others: recordings of its children, and of the process before it called exec.
-        status: exit status of the program; negative: the signal that ended it.
-        stopped_by: the signal that interrupted the run; 0: none.
-        unordered: why recordings were left unordered; "": they were ordered.
-        python_sites: whether lines of Python were requested.
-        sample_bytes: mean bytes between sample points; 0: all objects were recorded.
-    """
-
-    path: Path
-    others: tuple[Path, ...]
-    status: int
-    stopped_by: int = 0
-    unordered: str = ""
-    python_sites: bool = False
-    sample_bytes: int = 0
+    path: Path  # the recording of the program itself
+    others: tuple[Path, ...]  # recordings of its children, and of the process before it called exec
+    status: int  # exit status of the program; negative: the signal that ended it
+    stopped_by: int = 0  # the signal that interrupted the run; 0: none
+    unordered: str = ""  # why recordings were left unordered; "": they were ordered
+    python_sites: bool = False  # whether lines of Python were requested
+    sample_bytes: int = 0  # mean bytes between sample points; 0: all objects were recorded
 
     def recordings(self) -> RecordingSet:
         """Return the program's recording, then the others."""
@@ -102,7 +88,7 @@ class RecordResult:
 
     def histories(self) -> list[History]:
         """Return what is known of the program's recording, then of the others."""
-        from spanwise.recordings.history import History  # noqa: PLC0415  as the recorder does
+        from spanwise.recordings.recording import History  # noqa: PLC0415  as the recorder does
         from spanwise.recordings.sources import FileSource  # noqa: PLC0415
 
         return [
@@ -209,28 +195,21 @@ class RecordOptions:
     """Options of a recording.
 
     Attributes:
-        children: also record child processes.
         stacks: return addresses or lines of Python per call, 0 to 128; None: STACKS addresses,
             PYTHON_STACKS lines.
-        keep_pymalloc: let CPython use its own allocator.
-        python_sites: call sites of CPython are lines of Python.
-        sample_bytes: mean bytes between sample points; 0: record all objects.
-        env: the program's environment; None: that of this process.
-        cwd: its working folder; None: that of this process.
-        stdout: of the program; None: that of this process.
-        patient: pass Ctrl-C to the program and wait for its end; a second one kills it. SIGTERM
-            is forwarded. Only in the main thread.
+        patient: pass Ctrl-C to the program and wait for its end; a second one kills it. SIGTERM is
+            forwarded. Only in the main thread.
         force: remove the recordings of other processes that an earlier run left next to the output.
     """
 
-    children: bool = False
+    children: bool = False  # also record child processes
     stacks: int | None = None
-    keep_pymalloc: bool = False
-    python_sites: bool = False
-    sample_bytes: int = 0
-    env: Mapping[str, str] | None = None
-    cwd: str | os.PathLike[str] | None = None
-    stdout: int | IO[Any] | None = None
+    keep_pymalloc: bool = False  # let CPython use its own allocator
+    python_sites: bool = False  # call sites of CPython are lines of Python
+    sample_bytes: int = 0  # mean bytes between sample points; 0: record all objects
+    env: Mapping[str, str] | None = None  # the program's environment; None: that of this process
+    cwd: str | os.PathLike[str] | None = None  # its working folder; None: that of this process
+    stdout: int | IO[Any] | None = None  # of the program; None: that of this process
     patient: bool = False
     force: bool = False
 
@@ -342,9 +321,7 @@ def record_and_print(
 
 
 def run_recorded(
-    argv: Sequence[str | os.PathLike[str]],
-    output: Path,
-    options: RecordOptions = RecordOptions(),
+    argv: Sequence[str | os.PathLike[str]], output: Path, options: RecordOptions = RecordOptions()
 ) -> RecordResult:
     """Record a program as `record` does, and print nothing. An existing output is replaced."""
     result = _run(argv, output, options)
@@ -393,11 +370,7 @@ def _run(
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
-                words,
-                executable=executable,
-                env=variables,
-                cwd=options.cwd,
-                stdout=options.stdout,
+                words, executable=executable, env=variables, cwd=options.cwd, stdout=options.stdout
             )
 
         running: list[subprocess.Popen[bytes]] = []
@@ -428,10 +401,7 @@ def _run_to_end(
     running: list[subprocess.Popen[bytes]],
     heard: list[int],
 ) -> tuple[int, int]:
-    """Runs the program; returns its status and the signal that interrupted us (0: none).
-
-    The program is appended to `running`; `heard` has the signals that our handlers caught.
-    """
+    """Runs the program; returns its status and the signal that interrupted us (0: none)."""
     child = start()
     running.append(child)
     try:

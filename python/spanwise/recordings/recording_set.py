@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from spanwise import _format, errors
 from spanwise.heap.options import HeapOptions
-from spanwise.ledger.comparison import Comparison
-from spanwise.ledger.ledger import Ledger
+from spanwise.ledger.ledger import Comparison, Ledger
 from spanwise.ledger.parts import PEAK_RESIDENT
-from spanwise.recordings.export_mixin import ExportMixin
 from spanwise.recordings.names import build_ids_of
-from spanwise.recordings.queries import Answer
+from spanwise.recordings.queries import Answer, RecordingQueries
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sites import Site, Sites, number_sites
 from spanwise.recordings.sources import Module
@@ -31,7 +29,7 @@ from spanwise.tables.table import STOCK, SizeClassTable
 _SHOWN = 20
 
 
-class RecordingSet(Sequence[Recording], ExportMixin, Result, Tabular):
+class RecordingSet(Sequence[Recording], RecordingQueries, Result, Tabular):
     """Recordings of several processes, which queries sum.
 
     Each process has its own heap. The sum takes each of them at its own moment: at a peak it is

@@ -29,9 +29,9 @@ from spanwise import _format
 from spanwise._lib import lib
 from spanwise.errors import InvalidError, SpanwiseError, StateError
 from spanwise.recordings.finish import finish, salvage
-from spanwise.recordings.ops import own_ops, slice_ops
 from spanwise.recordings.recorder import RecordOptions, run_recorded, temporary_recording
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.sources import own_ops, slice_ops
 from spanwise.results.files import check_regular
 from spanwise.results.rows import AnyRows
 
@@ -308,10 +308,7 @@ def _script(folder: Path, cell: str, namespace: dict[str, Any]) -> Path:
 
 
 def used_names(cell: str) -> dict[str, bool]:
-    """Return the non-builtin global names in a cell's code, and whether the cell binds them.
-
-    Invalid code uses no names: python3 will report the error.
-    """
+    """Return the non-builtin global names in a cell's code, and whether the cell binds them."""
     try:
         table = symtable.symtable(cell, "cell", "exec")
     except SyntaxError:

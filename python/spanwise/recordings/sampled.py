@@ -14,7 +14,7 @@ Spans, their free slots and fragmentation depend on all objects and cannot be es
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,14 +25,13 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE, lib
-from spanwise.recordings.history import History
 from spanwise.recordings.live_sites import slots_of
-from spanwise.recordings.names import build_ids_of
+from spanwise.recordings.names import Folding, build_ids_of
 from spanwise.recordings.recorder import SAMPLE, SAMPLE_MAX, RecordOptions, record_and_print
+from spanwise.recordings.recording import History
 from spanwise.recordings.sites import Site, merge_key, name_sites, rows_with_callers
 from spanwise.recordings.sources import FileSource, sample_bytes_of
 from spanwise.recordings.timeline import operation_of, parse_seconds
-from spanwise.recordings.wrappers import Folding
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable, as_table
 
@@ -82,15 +81,7 @@ class Estimate(Result):
 def estimate_sum(
     amounts: Array, sizes: Array, sample_bytes: int, possible: Array | None = None
 ) -> Estimate:
-    """Estimate a sum over all objects from those that were recorded.
-
-    Args:
-        amounts: what each recorded object adds to the sum, shape (n,).
-        sizes: the bytes of each, shape (n,).
-        sample_bytes: mean bytes between sample points.
-        possible: what objects like these may add, shape (n,); None: the amounts. The amounts of
-            freed objects are 0, and yet unrecorded objects of the group may be live.
-    """
+    """Estimate a sum over all objects from those that were recorded."""
     missed = np.exp(-np.maximum(sizes, 1) / sample_bytes)  # 1 - p
     each = amounts / (1 - missed)
     most = (amounts if possible is None else possible) / (1 - missed)
@@ -246,30 +237,17 @@ class SampledRecording(Result):
         output: str | os.PathLike[str] | None = None,
         *,
         sample_bytes: int = SAMPLE,
-        stacks: int | None = None,
-        keep_pymalloc: bool = False,
-        python_sites: bool = False,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        force: bool = False,
+        **options: Any,
     ) -> SampledRecording:
         """Run a program and record a sample of its objects.
 
-        There is one sample point per `sample_bytes` on average, at least 1. The other arguments,
-        and the errors, are those of `spanwise.record`.
+        There is one sample point per `sample_bytes` on average, at least 1. The options, and the
+        errors, are those of `spanwise.record`.
         """
         if _lib.as_index(sample_bytes, "sample_bytes", SAMPLE_MAX) == 0:
             raise errors.InvalidError("sample_bytes 0: give at least 1, or use spanwise.record")
-        options = RecordOptions(
-            stacks=stacks,
-            keep_pymalloc=keep_pymalloc,
-            python_sites=python_sites,
-            sample_bytes=sample_bytes,
-            env=env,
-            cwd=cwd,
-            force=force,
-        )
-        return cls.open(record_and_print(argv, output, options).path)
+        given = RecordOptions(sample_bytes=sample_bytes, **options)
+        return cls.open(record_and_print(argv, output, given).path)
 
     @property
     def sample_bytes(self) -> int:

@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _lib
-from spanwise._lib import RUN_SAMPLE_DTYPE, check, ffi, lib
-from spanwise._owner import Owned
+from spanwise._lib import OPS_DTYPE, RUN_SAMPLE_DTYPE, check, ffi, lib
+from spanwise._owner import Closable, Owned
 from spanwise.heap.handle import HeapHandle
 from spanwise.heap.heap_map import HeapMap, read_spans, read_tiles
 from spanwise.heap.options import DEFAULT, HeapOptions, c_options
 from spanwise.ledger.ledger import Ledger, read_ledger
-from spanwise.ledger.run_stats import RunStats
-from spanwise.recordings.sources import Batch, FileSource, Source
-from spanwise.results.jobs import Step
+from spanwise.ledger.parts import RunStats
+from spanwise.recordings.sources import ArraySource, Batch, FileSource, Source
+from spanwise.results.jobs import Step, no_step
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
 
@@ -36,17 +36,15 @@ class Moment(NamedTuple):
     """A moment of a recording: its name, and where a run stops for it.
 
     Attributes:
-        at: its name in ledgers.
-        stop_op: after this many operations.
         stop_ns: after the last operation at or before this time; without either, at the end.
     """
 
-    at: str
-    stop_op: int | None = None
+    at: str  # its name in ledgers
+    stop_op: int | None = None  # after this many operations
     stop_ns: int | None = None
 
 
-END = Moment("end")
+_NO_OPS = ArraySource(np.empty(0, OPS_DTYPE))
 
 FILE_STEP = 1 << 20
 """Operations of a file per C call, about 50 ms; Ctrl-C is handled between calls."""
@@ -54,12 +52,10 @@ FILE_STEP = 1 << 20
 _SAMPLES_MAX = 2048
 
 
-class Simulation:
+class Simulation(Closable):
     """A dry heap with a manual clock, and its runner.
 
     Attributes:
-        done: operations so far.
-        time_ns: time of the last of them.
         whole_stats: counts of an earlier run of all operations; None: there was none. With them
             `visit_moment` stops at its moment.
     """
@@ -69,9 +65,15 @@ class Simulation:
         table: SizeClassTable,
         options: HeapOptions = DEFAULT,
         *,
+        source: Source = _NO_OPS,
+        name: str = "",
+        progress: Step = no_step,
         resident: bool = False,
         tracked: bool = True,
     ) -> None:
+        self.source = source  # what `visit` and its like run
+        self.name = name  # of the source, for ledgers
+        self.progress = progress  # called with operations done
         noted = {"dry": True, "manual_clock": True, "touch_map": resident}
         made = c_options(table, options, tracked=tracked, **noted)
         self._resident = resident
@@ -80,8 +82,8 @@ class Simulation:
         with self._handle as heap:
             self._heap = heap
             self._runner = self._handle.runner()
-        self.done = 0
-        self.time_ns = 0
+        self.done = 0  # operations so far
+        self.time_ns = 0  # time of the last of them
         self.whole_stats: RunStats | None = None
 
     def run(self, batch: Batch) -> None:
@@ -121,7 +123,7 @@ class Simulation:
         """Counts of the run of all operations, after `visit_moment`."""
         return self.whole_stats or self.stats()
 
-    def ledger(self, at: str, source: str) -> Ledger:
+    def ledger(self, at: str) -> Ledger:
         """Return the current ledger."""
         table = self._handle.table
         return read_ledger(
@@ -130,7 +132,7 @@ class Simulation:
             at=at,
             stats=self.stats(),
             time_ns=self.time_ns,
-            source=source,
+            source=self.name,
             resident=self._resident,
         )
 
@@ -153,11 +155,11 @@ class Simulation:
         """Return the current spans, as `Heap.spans`."""
         return read_spans(self._heap)
 
-    def heap_map(self, at: str, source: str, *, slots: bool) -> HeapMap:
+    def heap_map(self, at: str, *, slots: bool) -> HeapMap:
         """Return the current heap map, with slots if `slots`."""
         tiles, requested = read_tiles(self._heap, touched=self._resident, slots=slots)
         page_bytes = self._handle.table.page_bytes
-        return HeapMap(tiles, self.ledger(at, source), page_bytes, requested)
+        return HeapMap(tiles, self.ledger(at), page_bytes, requested)
 
     def addresses(self, object_ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """Return the addresses of objects; 0 for one that is not live."""
@@ -172,61 +174,39 @@ class Simulation:
         self._handle.close()
 
 
-def account(
-    source: Source,
-    simulation: Simulation,
-    moment: Moment,
-    name: str,
-    progress: Step | None = None,
-) -> Ledger:
+def account(simulation: Simulation, moment: Moment) -> Ledger:
     """Run all operations and return the ledger at one moment of them."""
-    found = visit_moment(
-        source, simulation, moment, lambda: simulation.ledger(moment.at, name), progress
-    )
+    found = visit_moment(simulation, moment, lambda: simulation.ledger(moment.at))
     return replace(found, stats=simulation.final_stats())
 
 
-def most_resident(source: Source, table: SizeClassTable, *, name: str) -> int:
+def most_resident(source: Source, table: SizeClassTable) -> int:
     """Return the peak resident bytes of a whole run that writes all of each object."""
-    simulation = Simulation(table, resident=True)
-    try:
-        account(source, simulation, END, name)
+    with Simulation(table, source=source, resident=True) as simulation:
+        visit(simulation, (), lambda: None)
         return simulation.resident_peak()[0]
-    finally:
-        simulation.close()
 
 
-def visit_moment(
-    source: Source,
-    simulation: Simulation,
-    moment: Moment,
-    read: Callable[[], Seen],
-    progress: Step | None = None,
-) -> Seen:
-    """Run all operations and return the result of `read` at one moment of them.
-
-    If `simulation.whole_stats` is set, operations after the moment are not run.
-    """
+def visit_moment(simulation: Simulation, moment: Moment, read: Callable[[], Seen]) -> Seen:
+    """Run all operations and return the result of `read` at one moment of them."""
     found: list[Seen] = []
 
     def read_once() -> None:
         found.append(read())
 
     if moment.stop_ns is not None:
-        _run_until_time(source, simulation, moment.stop_ns, read_once, progress)
+        _visit_time(simulation, moment.stop_ns, read_once)
     else:
         stops = [] if moment.stop_op is None else [moment.stop_op]
         ends = bool(stops) and simulation.whole_stats is not None
-        visit(source, simulation, stops, read_once, progress, ends=ends)
+        visit(simulation, stops, read_once, ends=ends)
     return found[0] if found else read()
 
 
 def visit(
-    source: Source,
     simulation: Simulation,
     stops: Sequence[int],
     take: Callable[[], object],
-    progress: Step | None = None,
     *,
     ends: bool = False,
 ) -> None:
@@ -235,23 +215,28 @@ def visit(
     Stops are ascending numbers of operations; those after the end are not reached. With `ends`,
     operations after the last stop are not run.
     """
-    if isinstance(source, FileSource):
-        _visit_file(source, simulation, stops, take, progress, ends=ends)
-    else:
-        _visit_batches(source, simulation, stops, take, progress, ends=ends)
+    if isinstance(simulation.source, FileSource):
+        _visit_file(simulation, simulation.source.open(), stops, take, ends=ends)
+        return
+    waiting = deque(stops)
+
+    def cut(left: Batch) -> int | None:
+        if waiting and waiting[0] <= simulation.done + left.count:
+            return waiting.popleft() - simulation.done
+        return None
+
+    _visit_batches(simulation, cut, take, ends=lambda: ends and not waiting)
 
 
 def _visit_file(
-    source: FileSource,
     simulation: Simulation,
+    trace: Owned,
     stops: Sequence[int],
     take: Callable[[], object],
-    progress: Step | None,
     *,
     ends: bool,
 ) -> None:
     """Run many operations per C call; the reader's blocks never reach Python."""
-    trace = source.open()
 
     def run_to(until: int | None) -> None:
         """Runs to a total of `until` operations, or to the end of the recording."""
@@ -260,8 +245,7 @@ def _visit_file(
             before = simulation.done
             step = before + FILE_STEP
             going = simulation.run_trace(trace, step if until is None else min(step, until))
-            if progress is not None:
-                progress(simulation.done - before)
+            simulation.progress(simulation.done - before)
 
     for stop in stops:
         run_to(max(stop - 1, 0))
@@ -273,38 +257,31 @@ def _visit_file(
 
 
 def _visit_batches(
-    source: Source,
     simulation: Simulation,
-    stops: Sequence[int],
+    cut: Callable[[Batch], int | None],
     take: Callable[[], object],
-    progress: Step | None,
     *,
-    ends: bool,
+    ends: Callable[[], bool] = lambda: False,
 ) -> None:
-    waiting = deque(stops)
-    for batch in source.batches():
+    """Run batches, and call `take` after each number of operations that `cut` returns of the rest.
+
+    Once `ends` returns true, the rest is not run.
+    """
+    for batch in simulation.source.batches():
         left = batch
-        while waiting and waiting[0] <= simulation.done + left.count:
-            count = waiting.popleft() - simulation.done
+        while (count := cut(left)) is not None:
             simulation.run(left.first(count))
             take()
             left = left.from_(count)
-        last = ends and not waiting
+        last = ends()
         if not last:
             simulation.run(left)
-        if progress is not None:
-            progress(batch.count - (left.count if last else 0))
+        simulation.progress(batch.count - (left.count if last else 0))
         if last:
             return
 
 
-def visit_times(
-    source: Source,
-    simulation: Simulation,
-    step_ns: int,
-    take: Callable[[], object],
-    progress: Step | None = None,
-) -> None:
+def visit_times(simulation: Simulation, step_ns: int, take: Callable[[], object]) -> None:
     """Run as `visit` does, with stops in steps of time.
 
     A stop is after the last operation at or before each multiple of `step_ns`. A multiple is
@@ -318,48 +295,32 @@ def visit_times(
             take()
         taken = simulation.done
 
-    for batch in source.batches():
-        times = batch.array()["time_ns"]
-        first = 0
-        while batch.count and times[-1] > due:
-            after = int(np.searchsorted(times, due, side="right"))
-            simulation.run(batch.from_(first).first(after - first))
-            stop()
-            first, due = after, -(-int(times[after]) // step_ns) * step_ns
-        simulation.run(batch.from_(first))
-        if progress is not None:
-            progress(batch.count)
+    def cut(left: Batch) -> int | None:
+        nonlocal due
+        after = ops_until(left, due)
+        if after is not None:
+            due = -(-int(left.ops[after].time_ns) // step_ns) * step_ns
+        return after
+
+    _visit_batches(simulation, cut, stop)
     stop()
 
 
-def _run_until_time(
-    source: Source,
-    simulation: Simulation,
-    stop_ns: int,
-    take: Callable[[], object],
-    progress: Step | None,
-) -> None:
+def _visit_time(simulation: Simulation, stop_ns: int, take: Callable[[], object]) -> None:
     """Stop once, after the last operation at or before a time."""
     waiting = True
-    for batch in source.batches():
-        before = before_stop(batch, simulation.done, None, stop_ns) if waiting else None
-        if before is not None and before < batch.count:
-            simulation.run(batch.first(before))
-            take()
-            waiting = False
-            simulation.run(batch.from_(before))
-        else:
-            simulation.run(batch)
-        if progress is not None:
-            progress(batch.count)
+
+    def cut(left: Batch) -> int | None:
+        nonlocal waiting
+        after = ops_until(left, stop_ns) if waiting else None
+        waiting = waiting and after is None
+        return after
+
+    _visit_batches(simulation, cut, take)
 
 
-def before_stop(batch: Batch, done: int, stop_op: int | None, stop_ns: int | None) -> int | None:
-    """Return the number of operations of the batch before the stop; None: there is no stop."""
-    if stop_op is not None:
-        return min(stop_op - done, batch.count)
-    if stop_ns is None:
+def ops_until(batch: Batch, stop_ns: int) -> int | None:
+    """Return the number of operations at or before a time; None: all of them."""
+    if batch.count == 0 or batch.ops[batch.count - 1].time_ns <= stop_ns:
         return None
-    if batch.ops[batch.count - 1].time_ns <= stop_ns:
-        return batch.count
     return int(np.searchsorted(batch.array()["time_ns"], stop_ns, side="right"))

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar, cast
 
 from spanwise import _format
-from spanwise.recordings.names import name_frames, named_call
-from spanwise.recordings.wrappers import (
+from spanwise.recordings.names import (
     Folding,
     entry,
     in_runtime_library,
+    name_frames,
+    named_call,
     plain_function,
     split_place,
 )
@@ -106,11 +107,7 @@ def merge_key(site: Framed) -> tuple[str, ...] | int:
 
 
 def merge_sites(sites: Iterable[AnySite], counts: Sequence[str]) -> list[AnySite]:
-    """Merge sites with equal names: add up the fields `counts`, keep the others of the first.
-
-    Such sites differ only in folded frames, or in instructions of one line. `through` is "" if it
-    differs.
-    """
+    """Merge sites with equal names: add up the fields `counts`, keep the others of the first."""
     found: dict[tuple[str, ...] | int, AnySite] = {}
     for site in sites:
         key = merge_key(site)
@@ -139,10 +136,7 @@ def number_sites(frames: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int
 
 
 def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
-    """Return by id the lowest id with the same frames; sites of unknown frames are omitted.
-
-    A Python function that is created again gets a new number, so its sites exist twice.
-    """
+    """Return by id the lowest id with the same frames; sites of unknown frames are omitted."""
     first: dict[tuple[str, ...], int] = {}
     return {site: first.setdefault(each, site) for site, each in sorted(frames.items()) if each}
 
@@ -237,13 +231,7 @@ def _own(name: str, most: int) -> str:
 def rows_with_callers(
     sites: Sequence[Framed], counts: Sequence[str], head: Sequence[str]
 ) -> list[tuple[str, ...]]:
-    """Return rows of a table as wide as the terminal: counts of each site, and its callers.
-
-    Args:
-        sites: call sites.
-        counts: fields of the columns before the last.
-        head: titles of all columns.
-    """
+    """Return rows of a table as wide as the terminal: counts of each site, and its callers."""
     rows = [tuple(_format.number(getattr(site, name)) for name in counts) for site in sites]
     columns = zip(head, *rows, strict=False)
     used = sum(2 + max(map(len, column)) for column in columns) if rows else 0
@@ -280,10 +268,6 @@ class Site(Result):
     names: tuple[str, ...] = ()
     full_names: tuple[str, ...] = ()
     through: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON."""
-        return asdict(self)
 
     def __repr__(self) -> str:
         where = " < ".join((self.names or self.frames)[:2]) or "unknown"

@@ -20,6 +20,7 @@ from spanwise import _format, errors
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
+from spanwise.recordings.names import Folding
 from spanwise.recordings.sites import (
     LABEL,
     ROOM_MIN,
@@ -32,7 +33,6 @@ from spanwise.recordings.sites import (
     unknown_text,
 )
 from spanwise.recordings.summary import floor_pow2
-from spanwise.recordings.wrappers import Folding
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw
 
 if TYPE_CHECKING:
@@ -71,17 +71,11 @@ _COLUMNS = ("released", "spans alone", "spans", "free kept", "live", "requested"
 
 @dataclass(frozen=True)
 class Holders:
-    """Which groups have live objects in which partial spans: pairs of a span and a group.
+    """Which groups have live objects in which partial spans: pairs of a span and a group."""
 
-    Attributes:
-        span: numbers of spans.
-        group: rows of `SpanPinning.array`.
-        span_bytes: of each span.
-    """
-
-    span: NDArray[np.int64]
-    group: NDArray[np.int64]
-    span_bytes: NDArray[np.int64]
+    span: NDArray[np.int64]  # numbers of spans
+    group: NDArray[np.int64]  # rows of `SpanPinning.array`
+    span_bytes: NDArray[np.int64]  # of each span
 
     def count(self, found: NDArray[np.void]) -> None:
         """Fill in `spans`, `sole_spans` and `released_bytes` of the groups."""
@@ -287,10 +281,7 @@ def keys_of(
 def lifetimes_of(
     blocks: Iterator[NDArray[np.void]], done: int, ids: NDArray[np.uint32]
 ) -> NDArray[np.uint64]:
-    """Return total lifetimes of objects as powers of two; NOT_FREED if never freed.
-
-    The objects are live after `done` operations; `blocks` are all operations.
-    """
+    """Return total lifetimes of objects as powers of two; NOT_FREED if never freed."""
     count = int(ids.max(initial=0)) + 1
     born, died = np.zeros(count, np.uint64), np.full(count, NOT_FREED, np.uint64)
     for block in blocks:

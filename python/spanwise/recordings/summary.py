@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,10 +84,6 @@ class Summary(Result):
     def events(self) -> int:
         """Allocations, frees and reallocations: the operations without the ends of threads."""
         return self.ops - self.thread_ends
-
-    def to_dict(self) -> dict[str, int]:
-        """Return a dict for JSON."""
-        return asdict(self)
 
     def text_rows(self) -> list[tuple[str, str]]:
         """Return the most important totals as text."""
@@ -243,10 +239,7 @@ def add_timelines(timelines: Sequence[Rows]) -> Rows:
 
 
 def apart(recordings: Sequence[Recording], rows: int) -> Iterator[NDArray[np.void]]:
-    """Yield the operations of each recording in turn, with distinct numbers.
-
-    Objects, threads and sites are renumbered; the unknown site stays 0.
-    """
+    """Yield the operations of each recording in turn, with distinct numbers."""
     first = dict.fromkeys(("object", "thread", "site"), 0)
     for one in recordings:
         after = dict(first)

@@ -17,22 +17,13 @@ from spanwise.heap.options import HeapOptions, as_options
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.recording import Recording
 from spanwise.report.advice_facts import PEAK, Advice, AdviceFacts
-from spanwise.report.advice_rules import (
-    RULES,
-    benched,
-    fitted_table,
-    has_peaks,
-    measured,
-    real_runs,
-    spread,
-)
+from spanwise.report.advice_rules import RULES, benched, fitted_table, has_peaks, real_runs, spread
 from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
     from spanwise.measure.bench_result import BenchResult
-    from spanwise.measure.peers import PeerComparison
 
 NOTHING = "No change that was simulated saves more than 1 %; 'spanwise bench' compares real runs."
 ADVICE_PASSES = 12
@@ -159,23 +150,11 @@ def advise(
     table: SizeClassTable,
     *,
     fitted: OptimizeResult | None = None,
-    peers: PeerComparison | None = None,
     runs: BenchResult | None = None,
     options: HeapOptions | None = None,
     progress: Progress = None,
 ) -> AdviceList:
-    """Find changes that save memory; as `Recording.advice`.
-
-    Args:
-        recording: the recording.
-        table: size classes of the simulated heap.
-        fitted: the result of `optimize` on the recording, if there is one.
-        peers: the result of `compare_peers` on the recording, if there is one.
-        runs: the result of `bench` on the recorded command, if there is one. It replaces the
-            simulated comparison with the program's own allocator.
-        options: of the simulated heap.
-        progress: as of `Recording.ledger`.
-    """
+    """Find changes that save memory; as `Recording.advice`."""
     if not recording.events:
         name = Path(recording.program).name or recording.name
         said = f"{name} allocated nothing, so nothing was wasted."
@@ -184,7 +163,6 @@ def advise(
         facts = AdviceFacts(recording, table, as_options(options), step)
         found = [one for rule in RULES for one in rule(facts)]
         found += [] if fitted is None else fitted_table(facts, fitted)
-        found += [] if peers is None else measured(facts, peers)
         if runs is not None and has_peaks(runs):
             found = [one for one in found if one.kind != "allocator"] + list(benched(facts, runs))
         remark = "; ".join(filter(None, (recording.remark, _failed(runs))))

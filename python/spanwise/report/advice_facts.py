@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -64,10 +63,6 @@ class Advice(Result):
     change: str
     under: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the attributes as a dict for JSON."""
-        return asdict(self)
-
     @property
     def title(self) -> str:
         """The saving: "saves 1.5 MiB at the end, under spanwise only (simulated)"."""
@@ -85,11 +80,7 @@ class AdviceFacts:
     """What the rules read, each computed once."""
 
     def __init__(
-        self,
-        recording: Recording,
-        table: SizeClassTable,
-        options: HeapOptions,
-        step: Progress,
+        self, recording: Recording, table: SizeClassTable, options: HeapOptions, step: Progress
     ) -> None:
         self.recording = recording
         self.table = table
@@ -258,11 +249,7 @@ class AdviceFacts:
         return bool(self.recording.switched_off[0] or self.recording.runtimes)
 
     def cost(self, at: str) -> int:
-        """What our heap costs, compared with the program's own; 0 if it saves, or is not known.
-
-        Args:
-            at: "peak-resident", or that of `later`.
-        """
+        """What our heap costs, compared with the program's own; 0 if it saves, or is not known."""
         memory = self.own_memory
         if memory is None:
             return 0

@@ -18,7 +18,6 @@ from spanwise.report.advice_facts import PEAK, Advice, AdviceFacts
 
 if TYPE_CHECKING:
     from spanwise.measure.bench_result import BenchResult
-    from spanwise.measure.peers import PeerComparison
 
 _GROWS = re.compile(r"realloc|grow|reserve|append|push|extend|MakeRoom", re.IGNORECASE)
 _SITES_MAX = 3
@@ -50,23 +49,6 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
         f" have {_format.size(simulated)}.",
         f"Compare real runs: {facts.compare()}",
     )
-
-
-def measured(facts: AdviceFacts, peers: PeerComparison) -> Iterator[Advice]:
-    """The allocator with the lowest peak RSS, if the program's own was replayed too."""
-    rss = {row.name: row.peak_rss_bytes for row in peers.peers if row.peak_rss_bytes is not None}
-    own = facts.recording.allocator
-    if own in rss:
-        best = min(rss, key=lambda name: rss[name])
-        yield Advice(
-            "allocator",
-            rss[own] - rss[best],
-            PEAK,
-            "measured",
-            f"Replayed with real memory, {own} has a peak RSS of {_format.size(rss[own])} and"
-            f" {best} {_format.size(rss[best])}.",
-            f"{_preload(best, facts)}. Compare real runs: {facts.compare()}",
-        )
 
 
 def _peaks(runs: BenchResult) -> dict[str, int]:
@@ -162,10 +144,7 @@ def _sizes(facts: AdviceFacts) -> Iterator[Advice]:
 
 
 def _best_slot(requested: Any, slot: int) -> tuple[int, int] | None:
-    """The slot size below `slot` that would save most, and the bytes it saves.
-
-    A size that malloc can serve wins if it saves at least half of what any multiple of 8 does.
-    """
+    """The slot size below `slot` that would save most, and the bytes it saves."""
     any_, aligned = (_best_multiple(requested, slot, step) for step in (8, _MALLOC_ALIGN))
     return aligned if aligned and any_ and 2 * aligned[1] >= any_[1] else any_
 
@@ -221,10 +200,7 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
 
 
 def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
-    """Sites whose objects alone keep partial spans, at the peak and after it.
-
-    After it, `_spread` reads the pages of another allocator.
-    """
+    """Sites whose objects alone keep partial spans, at the peak and after it."""
     moments = [(PEAK, PEAK)] if facts.keeps is not None else [(PEAK, PEAK), facts.later]
     for at, moment in moments:
         for row in facts.pinning(moment).array[:_SITES_MAX]:
@@ -378,10 +354,7 @@ _RETURN = {
 
 
 def _caches(facts: AdviceFacts) -> Iterator[Advice]:
-    """Free slots and spans in the simulated heap's thread caches at the peak.
-
-    Who runs another allocator has none of them.
-    """
+    """Free slots and spans in the simulated heap's thread caches at the peak."""
     if facts.memory is not None and facts.is_own_allocator:
         return
     threads = facts.recording.summary.threads

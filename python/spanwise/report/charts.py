@@ -7,7 +7,7 @@ import html
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,6 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.results.rows import Rows
 from spanwise.tables.table import SizeClassTable
-
-if TYPE_CHECKING:
-    from spanwise.measure.peers import PeerComparison
-
 
 # --- SVG ------------------------------------------------------------------------------------------
 
@@ -68,10 +64,7 @@ def figure(
     *,
     width: int = WIDTH,
 ) -> str:
-    """Return an svg element; screen readers read its `title`, and scripts its `data`.
-
-    `id_` is its class, and its id if it is of the full width.
-    """
+    """Return an svg element; screen readers read its `title`, and scripts its `data`."""
     name = html.escape(title, quote=True)
     class_ = "wide broad" if width == WIDTH else "narrow"
     mark = f' id="{id_}"' if id_ and width == WIDTH else ""
@@ -85,19 +78,13 @@ def figure(
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values to coordinates.
+    """Maps values to coordinates."""
 
-    Attributes:
-        low: the value at `start`.
-        high: the value at `end`.
-        log: logarithmic.
-    """
-
-    low: float
-    high: float
+    low: float  # the value at `start`
+    high: float  # the value at `end`
     start: float
     end: float
-    log: bool = False
+    log: bool = False  # logarithmic
 
     def at(self, value: float) -> float:
         """Return the coordinate of a value, clamped to the ends of the scale."""
@@ -345,11 +332,7 @@ def sizes(
     most_live: int = 0,
     width: int = WIDTH,
 ) -> str:
-    """Draw requests by size on logarithmic scales, with the table's classes as ticks below.
-
-    With `live`, a number of objects by slot bytes (0: large), it has a box for each class;
-    `most_live` is the largest number that the page's script draws.
-    """
+    """Draw requests by size on logarithmic scales, with the table's classes as ticks below."""
     if not len(rows):
         return ""
     requested, counts = _binned(rows)
@@ -463,30 +446,3 @@ def waste_by_class(ledger: Ledger, width: int = WIDTH) -> str:
 
 def _ticks_of(x: Scale, width: int) -> list[float]:
     return ticks(x.high, 6 if width == WIDTH else 3)
-
-
-def peers(comparison: PeerComparison, width: int = WIDTH) -> str:
-    """Draw peak RSS in ascending order, with a line at the requested bytes."""
-    known = [row for row in comparison.peers if row.peak_rss_bytes is not None]
-    known.sort(key=lambda row: row.peak_rss_bytes or 0)
-    if not known:
-        return ""
-    most = max(known[-1].peak_rss_bytes or 0, comparison.peak_requested_bytes, 1)
-    scale, unit = _unit(most, _BYTES)
-    start, last = _ends(width)
-    x = Scale(0, most / scale * (1.15 if width == WIDTH else 1.35), start + 20, last)
-    made = []
-    for i, row in enumerate(known):
-        y, value = 18 + 20 * i, row.peak_rss_bytes or 0
-        made.append(words(start + 14, y + 12, row.name, "end"))
-        long = x.at(value / scale) - x.at(0)
-        class_ = "part-requested" if row.name == "spanwise" else "part-metadata"
-        made.append(element("rect", x=x.at(0), y=y, width=long, height=15, class_=class_))
-        made.append(words(x.at(value / scale) + 5, y + 12, _format.size(value)))
-    bottom = 22 + 20 * len(known)
-    end = x.at(comparison.peak_requested_bytes / scale)
-    made.append(element("line", x1=end, x2=end, y1=14, y2=bottom, class_="resident"))
-    text = f"requested {_format.size(comparison.peak_requested_bytes)}"
-    made.append(words(end - 4, 11, text, "end"))
-    made.append(x_axis(x, _ticks_of(x, width), _shown, bottom, f"peak RSS, {unit}"))
-    return figure(bottom + 40, made, "peak RSS of allocators on the recording", width=width)

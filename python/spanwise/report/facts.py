@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,23 +16,20 @@ from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
-from spanwise.optimizer.options import default_candidates
 from spanwise.optimizer.profile import RESIDENT
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.search import optimize, simulated_operations
-from spanwise.recordings.after_peak import AfterPeak
+from spanwise.optimizer.solver import default_candidates
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
+from spanwise.recordings.timeline import AfterPeak
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
 from spanwise.report.moments import Moment, all_sites, peak_of, through
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows, as_rows
 from spanwise.tables.table import SizeClassTable
-
-if TYPE_CHECKING:
-    from spanwise.measure.peers import PeerComparison
 
 MOMENTS = 160
 """Moments of the time line, half of them in steps of time."""
@@ -58,36 +55,25 @@ class Facts:
     """All that the page shows.
 
     Attributes:
-        recording: what it is about; a set has neither maps nor advice.
-        table: its size classes.
-        ledger: at the peak of resident bytes.
-        after_peak: waste after that, and what is held at the end.
-        timeline: rows of `Recording.timeline(detail="parts")`.
-        histogram: requests by size.
         moments: heap maps and live objects over time, including the peak; (): a set.
-        sites: live objects at the peak, by call site.
         advice: the fitted table compared with stock tables; None: nothing to fit to.
-        no_advice: why `advice` is None, or "".
-        peers: other allocators, measured on this recording; None: not measured.
         changes: the verdict and ranked advice; None: a set of several recordings.
-        allocated: all call sites, with their allocations; (): a set.
         row_of: index in `sites` of the first SITES, by each number of a site at the peak.
     """
 
-    recording: Recording | RecordingSet
-    table: SizeClassTable
-    ledger: Ledger
-    after_peak: AfterPeak
-    timeline: Rows
-    histogram: Rows
+    recording: Recording | RecordingSet  # what it is about; a set has neither maps nor advice
+    table: SizeClassTable  # its size classes
+    ledger: Ledger  # at the peak of resident bytes
+    after_peak: AfterPeak  # waste after that, and what is held at the end
+    timeline: Rows  # rows of `Recording.timeline(detail="parts")`
+    histogram: Rows  # requests by size
     moments: tuple[Moment, ...]
-    sites: LiveSites
+    sites: LiveSites  # live objects at the peak, by call site
     advice: OptimizeResult | None
-    no_advice: str
-    peers: PeerComparison | None = None
+    no_advice: str  # why `advice` is None, or ""
     changes: AdviceList | None = None
     row_of: dict[int, int] = field(default_factory=dict)
-    allocated: tuple[Site, ...] = ()
+    allocated: tuple[Site, ...] = ()  # all call sites, with their allocations; (): a set
 
     @property
     def program(self) -> str:
@@ -169,7 +155,6 @@ class Facts:
             "after_peak": self.after_peak.to_dict(),
             "sites": [site.to_dict() for site in self.sites.sites[:SITES]],
             "advice": None if self.advice is None else self.advice.resident_bytes,
-            "peers": None if self.peers is None else self.peers.to_dict(),
             "spanwise": _lib.version(),
         }
 
@@ -183,15 +168,8 @@ def gather(
     hide_frames: Iterable[str] = (),
     progress: Progress = None,
     advice: OptimizeResult | None = None,
-    peers: PeerComparison | None = None,
 ) -> Facts:
-    """Simulates the recording and collects the facts.
-
-    `advice` and `peers` are earlier results; without advice, a table is fitted now.
-
-    Raises:
-        InvalidError, TraceFormatError: as of those calls.
-    """
+    """Simulates the recording and collects the facts."""
     total = (_PASSES + ADVICE_PASSES) * len(recording)
     if advice is None:
         total += _searched_operations(recording, holdout)
@@ -212,22 +190,17 @@ def gather(
         why = ""
         if advice is None:
             advice, why = _advise(recording, table, holdout, step)
-        changes = advise(
-            recording, table, fitted=advice, peers=peers, options=options, progress=step
-        )
+        changes = advise(recording, table, fitted=advice, options=options, progress=step)
     shown = tuple(moments) if peak is not None else ()
     seen = (recording, table, ledger, after, timeline, histogram, shown, sites)
     row_of = _rows_of_sites(live, sites, recording.site_frames)
-    return Facts(*seen, advice, why, peers, changes, row_of, tuple(allocated.values()))
+    return Facts(*seen, advice, why, changes, row_of, tuple(allocated.values()))
 
 
 def _timeline(
     found: Recording | RecordingSet, table: SizeClassTable, options: HeapOptions | None, step: Step
 ) -> Rows:
-    """Return moments in equal steps of operations, and in equal steps of time.
-
-    A short burst has some of the first, and the second include the last operation before a pause.
-    """
+    """Return moments in equal steps of operations, and in equal steps of time."""
     made = partial(found.timeline, table, detail="parts", options=options, progress=step)
     rows = made(samples=MOMENTS // 2)
     if rows["time_ns"].max(initial=0) < MOMENTS:

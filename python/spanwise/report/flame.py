@@ -18,17 +18,11 @@ from spanwise.report.stacks import chain_of
 
 
 class _Kind(NamedTuple):
-    """A quantity that a graph shows.
+    """A quantity that a graph shows."""
 
-    Attributes:
-        noun: its name in a sentence.
-        site: its field of a call site.
-        ledger: its fields of the ledger, including bytes of no live object.
-    """
-
-    noun: str
-    site: str
-    ledger: tuple[str, ...]
+    noun: str  # its name in a sentence
+    site: str  # its field of a call site
+    ledger: tuple[str, ...]  # its fields of the ledger, including bytes of no live object
 
 
 _KINDS = {
@@ -56,19 +50,12 @@ _NARROWEST = 1.0
 
 @dataclass
 class Frame:
-    """A frame of the graph.
+    """A frame of the graph."""
 
-    Attributes:
-        name: function and place.
-        value_bytes: of all stacks through it.
-        own_bytes: of the stacks that end in it.
-        callees: by name.
-    """
-
-    name: str
-    value_bytes: int = 0
-    own_bytes: int = 0
-    callees: dict[str, Frame] = field(default_factory=dict)
+    name: str  # function and place
+    value_bytes: int = 0  # of all stacks through it
+    own_bytes: int = 0  # of the stacks that end in it
+    callees: dict[str, Frame] = field(default_factory=dict)  # by name
 
     def add(self, names: tuple[str, ...], value_bytes: int) -> None:
         """Adds a stack, root first."""
@@ -98,11 +85,7 @@ def total_of(ledger: Ledger, of: str) -> int:
 
 
 def check_of(of: str) -> None:
-    """Check that there is a graph of this quantity.
-
-    Raises:
-        InvalidError: it is not one of OF.
-    """
+    """Check that there is a graph of this quantity."""
     if of not in OF:
         raise InvalidError(f"flame graph of {of!r}: use one of {', '.join(OF)}")
 
@@ -128,10 +111,7 @@ def printable(name: str) -> str:
 
 
 def sentence(live: LiveSites, of: str, before: LiveSites | None = None) -> str:
-    """Return a sentence with the graph's bytes and the call site with the most of them.
-
-    With `before`, it has the bytes before and after, and no call site.
-    """
+    """Return a sentence with the graph's bytes and the call site with the most of them."""
     ledger, total = live.ledger, tree_of(live, of).value_bytes
     where = f"at {ledger.at} of {ledger.source or 'the heap'} under {ledger.table}"
     said = f"{_format.size(total)} {_KINDS[of].noun} {where}"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The moments of a report: the heap map and the live objects by call site, in one pass."""
+"""The moments of a report: heap maps and live objects by call site, as data of the page."""
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,23 @@ from spanwise import _format
 from spanwise.heap.heap_map import PLACED_DTYPE, HeapMap, place_objects
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.parts import PEAK_RESIDENT
-from spanwise.plots import raster
-from spanwise.recordings.live_sites import LiveSites, add_by_site, objects_of, place, sum_by
-from spanwise.recordings.names import build_ids_of
-from spanwise.recordings.ops import Latest
+from spanwise.plots import maps as raster
+from spanwise.recordings.live_sites import (
+    LiveSite,
+    LiveSites,
+    add_by_site,
+    objects_of,
+    place,
+    sum_by,
+)
+from spanwise.recordings.names import build_ids_of, plain_function, split_place
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.simulate import Simulation
-from spanwise.recordings.sites import Site, Sites
-from spanwise.recordings.sources import ArraySource
+from spanwise.recordings.sites import Framed, Site, Sites, merge_key
+from spanwise.recordings.sources import ArraySource, Latest
 from spanwise.recordings.timeline import Spread
+from spanwise.report.flame import OF, printable, total_of, value_of
+from spanwise.report.stacks import chain_of
 from spanwise.results.jobs import Step
 from spanwise.tables.table import SizeClassTable
 
@@ -37,19 +45,16 @@ class Moment:
     """A moment of a recording.
 
     Attributes:
-        map: of the heap, without slots; at the peak with the sites of its objects.
-        sites: ids of the call sites with live objects.
         counts: shape (sites, 5): live_objects, requested_bytes, roundup_bytes, kept_free_bytes and
             resident_bytes, as of `LiveSite`.
         slots: number of live objects by (site, slot bytes); slot bytes 0: whole pages.
-        live: the sites, without names; None: not the peak.
     """
 
-    map: HeapMap
-    sites: NDArray[np.int64]
+    map: HeapMap  # of the heap, without slots; at the peak with the sites of its objects
+    sites: NDArray[np.int64]  # ids of the call sites with live objects
     counts: NDArray[np.int64]
     slots: Mapping[tuple[int, int], int]
-    live: LiveSites | None = None
+    live: LiveSites | None = None  # the sites, without names; None: not the peak
 
     def by_class(self) -> dict[int, int]:
         """Return the number of live objects by slot bytes."""
@@ -66,17 +71,14 @@ def through(
     peak_op: int | None,
     progress: Step,
 ) -> list[Moment]:
-    """Run all operations once; return SAMPLES moments, evenly spread over them, and the peak.
-
-    The moment after `peak_op` operations is named as the peak, the others by their time.
-    """
+    """Run all operations once; return SAMPLES moments, evenly spread over them, and the peak."""
     wanted = sorted({*Spread(len(recording), SAMPLES).stops(), peak_op or 0} - {0})
     found, latest = [], Latest.until(iter(()), 0)
     build_ids = build_ids_of(recording.modules)
 
     def read() -> Moment:
         at = PEAK_RESIDENT if simulation.done == peak_op else _format.seconds(simulation.time_ns)
-        made = simulation.heap_map(at, recording.name, slots=False)
+        made = simulation.heap_map(at, slots=False)
         placed = place(simulation, np.flatnonzero(latest.live).astype(np.uint32), made.ledger)
         objects = objects_of(placed, latest, table, recording.site_frames)
         sites, of_site = np.unique(objects.site, return_inverse=True)
@@ -92,7 +94,7 @@ def through(
             live = add_by_site(placed, objects, recording.site_frames, build_ids)
         return Moment(made, sites, np.stack(counts, axis=1), slots, live)
 
-    with closing(Simulation(table, options, resident=True)) as simulation:
+    with Simulation(table, options, name=recording.name, resident=True) as simulation:
         for block in recording.blocks(_BLOCK):
             first = simulation.done
             ends = [one - first for one in wanted if first < one <= first + len(block)]
@@ -129,10 +131,7 @@ COUNT_MAX = 255
 
 
 def frames_of(maps: Sequence[HeapMap], place: Callable[[int, int], float]) -> dict[str, Any]:
-    """Return the heap maps over time as data for the page's script.
-
-    `place` returns the x coordinate in the time line of an operation and its time.
-    """
+    """Return the heap maps over time as data for the page's script."""
     end, cell = _grid(maps)
     count = max(1, -(-end // cell))
     width = 1 << int(np.ceil(np.log2(np.sqrt(4 * count))))
@@ -173,18 +172,7 @@ def _encoded(values: NDArray[np.uint8]) -> str:
 def holders_of(
     maps: Sequence[HeapMap], peak: HeapMap, row_of: dict[int, int], sites: int
 ) -> list[str]:
-    """Return which sites have live objects in the spans of each cell.
-
-    Args:
-        maps: those of `frames_of`, with the same cells.
-        peak: the map of the peak with its objects.
-        row_of: row in the page's table by the number of a site; others are counted together.
-        sites: number of rows of the page's table.
-
-    Returns:
-        For each site and for all others together the objects in each cell's spans, at most
-        COUNT_MAX.
-    """
+    """Return which sites have live objects in the spans of each cell."""
     end, cell_bytes = _grid(maps)
     assert peak.placed is not None
     tiles = peak.array
@@ -198,3 +186,174 @@ def holders_of(
     np.add.at(of_cell, cell, of_tile[tile])
     counts = np.minimum(of_cell, COUNT_MAX).astype(np.uint8)
     return [_encoded(row) for row in counts.T]
+
+
+# --- call stacks ----------------------------------------------------------------------------------
+
+COUNTS = ("objects", "allocations")
+"""Further quantities of a page: live objects, and allocations of the whole recording."""
+PAIRS_MAX = 400
+"""Pairs of a stack and a size class per moment; other sites of a class are counted together."""
+_STEP = 1024
+"""A value between moments is round(_STEP * log2(1 + value)) in 16 bits: to 0.04 %."""
+
+Key: TypeAlias = tuple[str, ...] | int
+
+_RUNTIME = re.compile(
+    r"_start|__libc_start\w*|start_thread|clone3?|_dl_\w+|dlopen\w*|call_init"
+    r"|_*Py(Eval|Run|Import|Marshal)_\w+|_?PyObject_(\w*Vectorcall|Call|MakeTpCall)\w*|_PyVectorcall\w+"
+    r"|Py_(RunMain|BytesMain)|pymain_\w+|run_(mod|eval_code_obj)|do_call_core|object_vacall"
+    r"|\w*vectorcall_\w+|method_vectorcall\w*|builtin_(exec|__import__)\w*|_?imp(ort)?_\w+"
+    r"|marshal_loads\w*|r_object|read_object"
+    r"|(std::(rt|sys|thread)|core::ops::function)::.*|runtime\.(main|goexit\d?)"
+)
+
+
+def is_runtime(name: str) -> bool:
+    """Return whether a frame is of a language's runtime or start, or imports a module."""
+    function, place = split_place(name)
+    return "importlib" in place or _RUNTIME.fullmatch(plain_function(function)) is not None
+
+
+class StackData:
+    """The stacks of a page, those of its call sites first.
+
+    Args:
+        live: what a graph shows, with names.
+        first: number of sites that have a stack in any case.
+        most: maximum number of stacks; the others are summed. None: all.
+        allocated: all sites of the recording, also those of the moments, with names.
+        moments: of the recording; the largest share of any quantity at any moment counts.
+        before: what `live` is compared with.
+    """
+
+    def __init__(
+        self,
+        live: LiveSites,
+        first: int = 0,
+        most: int | None = None,
+        *,
+        allocated: Sequence[Site] = (),
+        moments: Sequence[Moment] = (),
+        before: LiveSites | None = None,
+    ) -> None:
+        self._live, self._moments, self._before = live, moments, before
+        self._rows: dict[Key, int] = {}
+        self._names: list[tuple[str, ...]] = []
+        self._through: list[str] = []
+        every = [live, *([] if before is None else [before])]
+        rows = [[self._row(site) for site in one] for one in every]
+        self._row_of = {site.id: self._row(site) for site in allocated}
+        values = np.zeros((len(every) + len(moments), len(self._names), len(OF + COUNTS)), np.int64)
+        for i, one in enumerate(every):
+            np.add.at(values[i], rows[i], [_quantities(site) for site in one] or 0)
+        for site in allocated:
+            values[0, self._row_of[site.id], -1] += site.allocs
+        for i, moment in enumerate(moments, len(every)):
+            objects, requested, roundup, kept, resident = moment.counts.T
+            columns = [roundup + kept, roundup, kept, resident, requested, objects, 0 * objects]
+            place = [self._row_of[site] for site in moment.sites.tolist()]
+            np.add.at(values[i], place, np.stack(columns, axis=1))
+        ledgers = [one.ledger for one in every] + [one.map.ledger for one in moments]
+        self._totals = [
+            [*(total_of(one, of) for of in OF), *values[i, :, len(OF) :].sum(0).tolist()]
+            for i, one in enumerate(ledgers)
+        ]
+        self._values = self._cut(values, first, most)
+
+    def _row(self, site: Framed) -> int:
+        """Return the row of a site's stack."""
+        row = self._rows.setdefault(merge_key(site), len(self._names))
+        if row == len(self._names):
+            self._names.append(chain_of(site))
+            self._through.append(site.through)
+        elif self._through[row] != site.through:
+            self._through[row] = ""
+        return row
+
+    def _cut(self, values: NDArray[np.int64], first: int, most: int | None) -> NDArray[np.int64]:
+        """Keep `most` stacks and sum the others; return the values."""
+        shares = values / np.maximum(self._totals, 1)[:, None, :]
+        largest = shares.max(axis=(0, 2), initial=0.0)
+        largest[:first] = np.inf  # the first rows are those of the live sites, in their order
+        order = np.argsort(-largest, kind="stable")
+        shown, others = order[:most], order[len(order) if most is None else most :]
+        self._other = len(shown)
+        place = np.full(len(order), self._other)
+        place[shown] = np.arange(len(shown))
+        self.index = {key: int(place[row]) for key, row in self._rows.items()}
+        self._row_of = {site: int(place[row]) for site, row in self._row_of.items()}
+        self._names = [self._names[row] for row in shown]
+        self._through = [self._through[row] for row in shown]
+        if not len(others):
+            return values[:, shown]
+        self._names.append((f"[{len(others):,} more call sites]",))
+        rest = values[:, others].sum(axis=1, keepdims=True)
+        return np.concatenate([values[:, shown], rest], axis=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the data for JSON."""
+        names: dict[str, int] = {}
+        stacks = [
+            [names.setdefault(printable(name), len(names)) for name in reversed(chain)]
+            for chain in self._names
+        ]
+        made = {
+            "of": list(OF + COUNTS),
+            "at": self._live.ledger.at,
+            "totals": self._totals[0],
+            "names": list(names),
+            "hidden": [i for name, i in names.items() if is_runtime(name)],
+            "stacks": stacks,
+            "through": {i: text for i, text in enumerate(self._through) if text},
+            "values": self._values[0].tolist(),
+        }
+        if self._before is not None:
+            made["before"] = {
+                "totals": self._totals[1],
+                "values": self._values[1].tolist(),
+                "name": self._before.ledger.source,
+            }
+        if self._moments:
+            slots = sorted({slot for one in self._moments for _, slot in one.slots})
+            made["slots"] = slots
+            made["moments"] = [
+                {
+                    "at": one.map.ledger.at,
+                    "totals": self._totals[i],
+                    "codes": encoded(self._values[i]),
+                    "pairs": self._pairs(one, slots),
+                }
+                for i, one in enumerate(self._moments, len(self._totals) - len(self._moments))
+            ]
+        return made
+
+    def _pairs(self, moment: Moment, slots: Sequence[int]) -> str:
+        """Return stack, class and code of the number of objects, for each pair."""
+        place = {slot: i for i, slot in enumerate(slots)}
+        sums: dict[tuple[int, int], int] = {}
+        for rank, ((site, slot), count) in enumerate(_largest(moment.slots)):
+            pair = (self._row_of[site] if rank < PAIRS_MAX else self._other, place[slot])
+            sums[pair] = sums.get(pair, 0) + count
+        codes = codes_of(np.array(list(sums.values()), np.int64))
+        pairs = [(*pair, code) for pair, code in zip(sums, codes.tolist(), strict=True)]
+        return base64.b64encode(np.array(pairs, "<u2").tobytes()).decode("ascii")
+
+
+def _quantities(site: LiveSite) -> list[int]:
+    return [*(value_of(site, of) for of in OF), site.live_objects, 0]
+
+
+def _largest(slots: Mapping[tuple[int, int], int]) -> list[tuple[tuple[int, int], int]]:
+    return sorted(slots.items(), key=lambda one: -one[1])
+
+
+def codes_of(values: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """Return 16-bit logarithms of values from 0 to 2**63."""
+    found: NDArray[np.uint16] = np.round(_STEP * np.log2(1.0 + values)).astype("<u2")
+    return found
+
+
+def encoded(values: NDArray[np.int64]) -> str:
+    """Return the 16-bit logarithms of values, row by row, in base 64."""
+    return base64.b64encode(codes_of(values).tobytes()).decode("ascii")

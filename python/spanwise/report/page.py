@@ -19,15 +19,13 @@ from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, sections
 from spanwise.report.advice import NOTHING
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set
-from spanwise.report.moments import frames_of, holders_of, peak_of
+from spanwise.report.moments import StackData, frames_of, holders_of, peak_of
 from spanwise.report.sections import Section, section
-from spanwise.report.stack_data import StackData
 from spanwise.results.files import check_output, write_whole
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
-    from spanwise.measure.peers import PeerComparison
     from spanwise.optimizer.result import OptimizeResult
     from spanwise.results.jobs import Progress
 
@@ -42,13 +40,12 @@ def write(
     hide_frames: Iterable[str] = (),
     progress: Progress,
     advice: OptimizeResult | None = None,
-    peers: PeerComparison | None = None,
 ) -> str:
     """Writes the page; as `Recording.to_html`. With advice, no table is fitted."""
     check_place(path)
     if isinstance(recording, RecordingSet):
-        if holdout or peers is not None:
-            raise InvalidError("held-out recordings and peers are for a report of one recording")
+        if holdout:
+            raise InvalidError("held-out recordings are for a report of one recording")
         facts = gather_set(recording, table, options, hide_frames=hide_frames, progress=progress)
     else:
         facts = gather(
@@ -56,7 +53,6 @@ def write(
             hide_frames=hide_frames,
             progress=progress,
             advice=advice,
-            peers=peers,
         )
     write_whole(path, page_of(facts))
     return facts.answer()
@@ -77,11 +73,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
 def page_of(facts: Facts) -> str:
     """Return the page."""
     stacks = StackData(
-        facts.sites,
-        SITES,
-        FLAME_SITES,
-        allocated=facts.allocated,
-        moments=facts.moments,
+        facts.sites, SITES, FLAME_SITES, allocated=facts.allocated, moments=facts.moments
     )
     made = list(_sections(facts))
     contents = "".join(f'<a href="#{one.name}">{html.escape(one.title)}</a>' for one in made)
@@ -94,7 +86,7 @@ def page_of(facts: Facts) -> str:
         f"memory of {facts.program}",
         "\n".join([_PATTERNS, f"<main>\n{body}\n</main>", *data]),
         ("report.css", "flame.css"),
-        ("common.js", "tables.js", "flame.js", "map.js", "sites.js"),
+        ("common.js", "flame.js", "page.js"),
     )
 
 
@@ -146,8 +138,6 @@ def _sections(facts: Facts) -> Iterable[Section]:
         if facts.has_stacks:
             yield sections.flame_graph(facts)
         yield sections.advice(facts)
-        if facts.peers is not None:
-            yield sections.peers(facts.peers)
     yield sections.definitions()
     yield sections.about(facts)
 

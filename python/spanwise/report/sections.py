@@ -16,11 +16,9 @@ from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, flame
 from spanwise.report.facts import SITES, Facts, searched_tables
 from spanwise.report.flame import OF
-from spanwise.report.moments import peak_of
-from spanwise.report.stack_data import COUNTS
+from spanwise.report.moments import COUNTS, peak_of
 
 if TYPE_CHECKING:
-    from spanwise.measure.peers import PeerComparison
     from spanwise.recordings.live_sites import LiveSite
 
 
@@ -250,29 +248,6 @@ def advice(facts: Facts) -> Section:
     return section("Table advice", text, content)
 
 
-def peers(peers: PeerComparison) -> Section:
-    """Other allocators, measured."""
-    text = (
-        "The recording's operations with real memory, each allocator in fresh processes on this"
-        " machine: peak RSS. The line is the peak of requested bytes."
-        " The model is spanwise's heap with the allocator's size classes; it shows the effect of a"
-        " table, not of an allocator."
-    )
-    content = charts.both(partial(charts.peers, peers))
-    rows = [
-        (
-            "-" if row.peak_rss_bytes is None else _format.size(row.peak_rss_bytes),
-            "-" if row.model_resident_bytes is None else _format.size(row.model_resident_bytes),
-            row.name,
-            row.table or "-",
-            row.missing,
-        )
-        for row in peers.peers
-    ]
-    head = ("peak RSS", "peak resident, model", "allocator", "table", "")
-    return section("Other allocators", text, content + _table(rows, head, 2))
-
-
 def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:
     resident, most = ledger.resident_bytes, ledger.peak_resident_bytes
     current = " (this report's)" if ledger.table == facts.table.name else ""
@@ -304,8 +279,6 @@ def about(facts: Facts) -> Section:
         f"Made by spanwise {_lib.version()} from the recording alone: its operations were run"
         f" through a simulated heap with the table {facts.table.name} ({len(facts.table)} classes,"
         f" pages of {facts.table.page_bytes:,} bytes). The simulated program writes all of each"
-        " object."
+        " object. spanwise replay measures other allocators with real memory."
     )
-    if facts.peers is None:
-        made += " Other allocators were not measured; spanwise report --peers measures them."
     return section("The recording", made, _table(rows, ("value", "what"), 1))

@@ -13,9 +13,8 @@ import numpy as np
 
 from spanwise import _lib
 from spanwise.recordings.live_sites import LiveSite, LiveSites
-from spanwise.recordings.names import named_call
+from spanwise.recordings.names import named_call, split_place
 from spanwise.recordings.sites import Framed, Site, Sites
-from spanwise.recordings.wrappers import split_place
 from spanwise.results.rows import Rows
 
 # --- protocol buffers -----------------------------------------------------------------------------
@@ -68,17 +67,11 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 class Call(NamedTuple):
-    """A call as other tools show it.
+    """A call as other tools show it."""
 
-    Attributes:
-        function: its name, or the module with an offset.
-        file: the source file, or the module without debug information; "": unknown.
-        line: in the file; 0: unknown.
-    """
-
-    function: str
-    file: str = ""
-    line: int = 0
+    function: str  # its name, or the module with an offset
+    file: str = ""  # the source file, or the module without debug information; "": unknown
+    line: int = 0  # in the file; 0: unknown
 
 
 Frame: TypeAlias = tuple[Call, ...]
@@ -105,17 +98,11 @@ class Stack:
 
 @dataclass(frozen=True)
 class Group:
-    """The allocations of one size class by one thread at a call site.
+    """The allocations of one size class by one thread at a call site."""
 
-    Attributes:
-        stack: the site, with the values of this group.
-        slot_bytes: of the class; 0: large objects.
-        thread: its number in the recording.
-    """
-
-    stack: Stack
-    slot_bytes: int
-    thread: int
+    stack: Stack  # the site, with the values of this group
+    slot_bytes: int  # of the class; 0: large objects
+    thread: int  # its number in the recording
 
 
 def stacks_of(allocated: Sites, live: LiveSites, names: FrameNames) -> list[Stack]:
@@ -254,10 +241,7 @@ class _Strings:
 
 
 def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
-    """Return a gzipped profile.proto: a sample per group, a location per frame, a line per call.
-
-    A sample has two labels: the slot of its class in bytes, or "large", and its thread's number.
-    """
+    """Return a gzipped profile.proto: a sample per group, a location per frame, a line per call."""
     strings = _Strings()
     types = [
         content(1, number(1, strings[name]) + number(2, strings[unit]))

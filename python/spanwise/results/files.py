@@ -33,14 +33,9 @@ _CLIPPED = 160
 
 @contextmanager
 def reading(
-    name: str,
-    place: Callable[[], str] = str,
-    error: type[SpanwiseError] = TraceFormatError,
+    name: str, place: Callable[[], str] = str, error: type[SpanwiseError] = TraceFormatError
 ) -> Iterator[None]:
-    """Turn the errors of a block that reads a file into one line with the file's name.
-
-    Errors of this package and of the system pass unchanged.
-    """
+    """Turn the errors of a block that reads a file into one line with the file's name."""
     try:
         yield
     except SpanwiseError:
@@ -53,10 +48,7 @@ def reading(
 
 
 def is_text(value: Any) -> bool:
-    """Return whether a value from JSON is a text that can be written, not half a surrogate pair.
-
-    Names that are not UTF-8 can be written, since os.fsdecode keeps their bytes.
-    """
+    """Return whether a value from JSON is a text that can be written, not half a surrogate pair."""
     if not isinstance(value, str):
         return False
     try:
@@ -86,10 +78,7 @@ def _error_line(name: str, place: str, what: str) -> str:
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
-    r"""Write a file atomically; a str as UTF-8.
-
-    Bytes of names that are not UTF-8 become \udcXX, as they are printed.
-    """
+    r"""Write a file atomically; a str as UTF-8."""
     check_type(path, (str, bytes, os.PathLike), "path")
     with whole_file(path) as growing:
         if isinstance(content, str):
@@ -104,10 +93,7 @@ def followed(path: Path) -> Path:
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a file atomically: it appears at the end of the block, unless the block raises.
-
-    A device or a pipe gets the bytes. A symbolic link stays, and its target is replaced.
-    """
+    """Write a file atomically: it appears at the end of the block, unless the block raises."""
     place = Path(path)
     try:
         if place.exists() and not place.is_file() and not place.is_dir():

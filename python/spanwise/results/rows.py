@@ -208,11 +208,7 @@ def as_rows(array: NDArray[np.void]) -> Rows:
 
 
 def rows_of(dicts: list[dict[str, Any]], empty: tuple[str, ...] = ()) -> Rows:
-    """Make rows of dictionaries with the same keys and values of type str, bool, int or float.
-
-    None becomes "" in a column of texts. A column of numbers with a None becomes float64, and None
-    becomes NaN.
-    """
+    """Make rows of dictionaries with the same keys and values of type str, bool, int or float."""
     names = tuple(dicts[0]) if dicts else empty
     columns = {name: _column([row[name] for row in dicts]) for name in names}
     rows = np.zeros(len(dicts), [(name, column.dtype) for name, column in columns.items()])

@@ -139,16 +139,13 @@ class RowKind:
     """A kind of row file.
 
     Attributes:
-        noun: of the work, for messages; headers have the kind `spanwise NOUN`.
         header_fields: the types of the fields that its headers have besides those of `header_of`.
-        row_fields: the types of the fields of every row.
-        filled: fields that are not null in rows without an error.
     """
 
-    noun: str
+    noun: str  # of the work, for messages; headers have the kind `spanwise NOUN`
     header_fields: Mapping[str, FieldType]
-    row_fields: Mapping[str, FieldType]
-    filled: tuple[str, ...] = ()
+    row_fields: Mapping[str, FieldType]  # the types of the fields of every row
+    filled: tuple[str, ...] = ()  # fields that are not null in rows without an error
 
     @property
     def kind(self) -> str:
@@ -217,12 +214,11 @@ class RowStore:
     """The rows of a sweep or a benchmark, which are also written to a file if there is a path.
 
     Attributes:
-        rows: in the order in which they finished.
         path: of the file, which is replaced if it exists; None: there is none.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, kind: RowKind, header: Row) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[Row] = []  # in the order in which they finished
         self.path = None if path is None else os.fspath(path)
         if path is not None:
             _lib.c_path(path)

@@ -7,7 +7,6 @@ Recordings and tables that cannot be opened are part of the plan and become fail
 from __future__ import annotations
 
 import glob
-import math
 import os
 import signal
 import tempfile
@@ -26,17 +25,20 @@ from spanwise.recordings import sources
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sources import ArraySource, FileSource
 from spanwise.results.jobs import Progress, Signals, progress_bar
-from spanwise.sweeps.engines import Dispatcher, Engine, make_engine
 from spanwise.sweeps.result import Sweep
 from spanwise.sweeps.row_file import Row, RowStore, header_of
-from spanwise.sweeps.tasks import SWEEP, Task, describe, file_sha256, ops_sha256, table_spec
+from spanwise.sweeps.tasks import (
+    SWEEP,
+    Dispatcher,
+    Engine,
+    Task,
+    describe,
+    file_sha256,
+    make_engine,
+    ops_sha256,
+    table_spec,
+)
 from spanwise.tables.table import SizeClassTable, as_table
-
-TABLES_A_TASK = 4
-"""Maximum tables per pass. Reading takes about a quarter of the time of one table."""
-
-_TASK_BYTES = 1 << 28
-_OBJECT_BYTES = 64  # approximately, per live object of a dry heap and its runner
 
 
 class SweepInterrupted(KeyboardInterrupt):
@@ -65,8 +67,8 @@ def sweep(
 ) -> Sweep:
     """Compute the ledgers of recordings under tables, many at a time.
 
-    Each recording is decoded once for several tables, and several such passes run at once. A
-    failure (a damaged recording, a dead worker) becomes a failed row; the rest goes on.
+    Several passes over recordings run at once. A failure (a damaged recording, a dead worker)
+    becomes a failed row; the rest goes on.
 
     Args:
         recordings: a `Recording`, a path, or an iterable of them.
@@ -108,8 +110,7 @@ def sweep(
                 ):
                     if failed:
                         store.add(failed, step)
-                    tasks = plan.tasks(engine.width)
-                    Dispatcher(engine, tasks, lambda rows: store.add(rows, step)).run()
+                    Dispatcher(engine, plan.tasks(), lambda rows: store.add(rows, step)).run()
             except KeyboardInterrupt:
                 raise SweepInterrupted(_result(plan, store)) from None
     return _result(plan, store)
@@ -151,21 +152,16 @@ class Plan:
 
     Attributes:
         recordings: name, path, sha256, valid_prefix, events of each; path None: in memory.
-        tables: specs as tasks have them.
-        opened: the recordings by sha256.
         bad: names and errors of recordings and tables that could not be opened.
-        notes: what was omitted and why.
-        at: moment of the ledgers.
-        options: of the heaps: fields of `HeapOptions`.
     """
 
-    at: str | float
-    options: dict[str, Any]
+    at: str | float  # moment of the ledgers
+    options: dict[str, Any]  # of the heaps: fields of `HeapOptions`
     recordings: list[dict[str, Any]] = field(default_factory=list)
-    tables: list[dict[str, Any]] = field(default_factory=list)
-    opened: dict[str, Recording] = field(default_factory=dict)
+    tables: list[dict[str, Any]] = field(default_factory=list)  # specs as tasks have them
+    opened: dict[str, Recording] = field(default_factory=dict)  # the recordings by sha256
     bad: dict[str, dict[str, str]] = field(default_factory=lambda: {"recordings": {}, "tables": {}})
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what was omitted and why
 
     def header(self, engine: str) -> dict[str, Any]:
         """Return the header of the file."""
@@ -179,40 +175,29 @@ class Plan:
 
     def failed_rows(self) -> list[Row]:
         """Return failed rows for the recordings and tables that could not be opened."""
-        rows = []
-        for name, error in self.bad["recordings"].items():
-            rows += self._task({"name": name, "sha256": None}, self.tables).failures(error)
-        specs: list[dict[str, Any]] = [
-            {"name": name, "hash": None, "classes": ()} for name in self.bad["tables"]
+        bad, none = self.bad["tables"], {"hash": None, "classes": ()}
+        return [
+            self._task({"name": name, "sha256": None}, table).row(error=error)
+            for name, error in self.bad["recordings"].items()
+            for table in self.tables
+        ] + [
+            self._task(recording, {**none, "name": name}).row(error=error)
+            for recording in self.recordings
+            for name, error in bad.items()
         ]
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield the tasks."""
         for recording in self.recordings:
-            task = self._task(recording, specs)
-            rows += [task.row(one, error=self.bad["tables"][one["name"]]) for one in specs]
-        return rows
+            for table in self.tables:
+                yield self._task(recording, table)
 
-    def tasks(self, width: int) -> Iterator[Task]:
-        """Yield the tasks for `width` workers."""
-        for recording in self.recordings:
-            count = self._tables_a_task(recording, width)
-            for first in range(0, len(self.tables), count):
-                yield self._task(recording, self.tables[first : first + count])
-
-    def _task(self, recording: dict[str, Any], tables: list[dict[str, Any]]) -> Task:
-        return Task(_lib.version(), recording, self.at, self.options, tuple(tables))
-
-    def _tables_a_task(self, recording: dict[str, Any], width: int) -> int:
-        """Return tables per task, few enough that workers end together and memory is bounded."""
-        even = math.ceil(len(self.tables) * len(self.recordings) / (3 * width))
-        room: int = _TASK_BYTES // max(1, _OBJECT_BYTES * recording["live"])
-        return max(1, min(TABLES_A_TASK, even, room))
+    def _task(self, recording: dict[str, Any], table: dict[str, Any]) -> Task:
+        return Task(_lib.version(), recording, self.at, self.options, table)
 
 
 def make_plan(
-    recordings: Any,
-    tables: Any,
-    at: str | float,
-    valid_prefix: bool,
-    options: HeapOptions | None,
+    recordings: Any, tables: Any, at: str | float, valid_prefix: bool, options: HeapOptions | None
 ) -> Plan:
     """Open and hash all recordings and tables."""
     plan = Plan(_moment(at), as_options(options).to_dict())
@@ -294,7 +279,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
     else:
         raise TypeError(f"a recording must be a Recording or a path, not {type(given).__name__}")
     entry: dict[str, Any] = {"name": recording.name, "path": None, "valid_prefix": False}
-    source = recording._source
+    source = recording.source
     if isinstance(source, FileSource):
         entry["path"] = str(Path(source.path).absolute())
         entry["valid_prefix"] = bool(source.flags)
@@ -302,13 +287,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
     else:
         assert isinstance(source, ArraySource)
         entry["sha256"] = ops_sha256(source.ops)
-    # Finding the end of a raw recording takes a pass, which the workers make.
-    ordered = not entry["path"] or recording.info["form"] == int(_lib.lib.SW_TRACE_ORDERED)
-    whole = not recording.info.get("damaged")
     entry["events"] = recording.info["ops"] if entry["path"] else len(recording)
-    entry["live"] = (
-        recording.summary.peak_live_objects if ordered and whole else entry["events"] // 4
-    )
     return recording, entry
 
 

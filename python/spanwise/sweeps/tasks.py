@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of a sweep: one recording and a few tables each, and their rows.
+"""The tasks of a sweep (one recording and one table each), their rows, and their engines.
 
-A task is sent as JSON: the recording by path and hash, the tables by their classes. Rows are plain
-values, even those of failures.
+A task is sent as JSON: the recording by path and hash, the table by its classes. Rows are plain
+values, even those of failures. A task that is lost with its worker becomes a failed row, and all
+other work goes on.
 """
 
 from __future__ import annotations
@@ -12,8 +13,18 @@ import hashlib
 import json
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _lib, errors
-from spanwise._lib import OPS_DTYPE, check, ffi, lib
 from spanwise.heap.options import HeapOptions
-from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS
 from spanwise.recordings.recording import Recording
-from spanwise.recordings.simulate import Simulation, before_stop
-from spanwise.recordings.sources import Batch, FileSource
+from spanwise.results.jobs import first_ended
 from spanwise.sweeps.row_file import (
     COUNT,
     HASH,
@@ -100,49 +108,33 @@ SWEEP = RowKind(
 
 @dataclass(frozen=True)
 class Task:
-    """A recording and tables for a worker.
+    """A recording and a table for a worker.
 
     Attributes:
-        library: version of spanwise of the sweep.
         recording: name, path and sha256 of the recording, valid_prefix; path None: in memory.
-        at: moment of the ledgers, as of `Recording.ledger`.
-        options: fields of `HeapOptions`.
-        tables: name, hash (hexadecimal), page_bytes and classes [[size, pages, first pages]] of
-            each table.
+        table: its name, hash (hexadecimal), page_bytes and classes [[size, pages, first pages]].
     """
 
-    library: str
+    library: str  # version of spanwise of the sweep
     recording: dict[str, Any]
-    at: str | float
-    options: dict[str, Any]
-    tables: tuple[dict[str, Any], ...]
+    at: str | float  # moment of the ledgers, as of `Recording.ledger`
+    options: dict[str, Any]  # fields of `HeapOptions`
+    table: dict[str, Any]
 
     def to_json(self) -> str:
         """Return the task as JSON."""
         return json.dumps(asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str) -> Task:
-        """Return the task of `to_json`."""
-        value = json.loads(text)
-        return cls(**{**value, "tables": tuple(value["tables"])})
-
-    def failures(self, error: str) -> list[Row]:
-        """Return a failed row for each table."""
-        return [self.row(table, error=error) for table in self.tables]
-
-    def row(self, table: dict[str, Any], *, error: str | None = None, **values: Any) -> Row:
-        """Return a row of one of the tables."""
+    def row(self, *, error: str | None = None, **values: Any) -> Row:
+        """Return the row; without values, of a failure."""
         return {
             "recording": self.recording["name"],
             "recording_sha256": self.recording["sha256"],
-            "table": table["name"],
-            "table_hash": table["hash"],
-            "classes": len(table["classes"]),
+            "table": self.table["name"],
+            "table_hash": self.table["hash"],
+            "classes": len(self.table["classes"]),
             "at": self.at,
-            **{name: values.get(name) for name in VALUE_FIELDS},
-            "seconds": values.get("seconds"),
-            "worker": values.get("worker"),
+            **{name: values.get(name) for name in (*VALUE_FIELDS, "seconds", "worker")},
             "error": error,
         }
 
@@ -237,188 +229,220 @@ def _open(path: str, _sha256: str, valid_prefix: bool) -> Recording:
 # --- the worker -----------------------------------------------------------------------------------
 
 
-BLOCK_OPS = 1 << 19
-"""Operations decoded at once, 16 MiB, so that each heap runs long with warm processor caches."""
-
-
 class CancelledTaskError(Exception):
     """The sweep was interrupted; the task has no rows."""
 
 
-def _blocks(recording: Recording) -> Iterator[Batch]:
-    """Yield the operations in large blocks, decoded into the same memory."""
-    source = recording._source
-    if not isinstance(source, FileSource):
-        yield from source.batches()
-        return
-    trace = source.open()
-    block = np.empty(BLOCK_OPS, OPS_DTYPE)
-    start, count = _lib.pointer(block, "sw_op *"), ffi.new("size_t *")
-    while True:
-        check(lib.sw_trace_read(trace.c, start, BLOCK_OPS, count))
-        if count[0]:
-            yield Batch(start, int(count[0]))
-        if count[0] < BLOCK_OPS:
-            return
-
-
-class _Lane:
-    """The run of one table."""
-
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self.spec = spec
-        self.stop_op: int | None = None
-        self.stop_ns: int | None = None
-        self.simulation: Simulation | None = None
-        self.ledger: Ledger | None = None
-        self.seconds = 0.0
-        self.error: str | None = None
-
-    def do(self, step: Callable[[], None]) -> None:
-        """Run a step; an error fails only this table."""
-        if self.error is not None:
-            return
-        start = time.perf_counter()
-        try:
-            step()
-        except Exception as error:
-            self.error = describe(error)
-            self.close()
-        self.seconds += time.perf_counter() - start
-
-    def start(self, task: Task, end_ns: int) -> None:
-        """Create the table and its dry heap."""
-        self.close()
-        options = HeapOptions(**task.options)
-        self.simulation = Simulation(spec_table(self.spec), options, resident=True)
-        self.simulation.time_ns = end_ns
-
-    def run(self, batch: Batch) -> None:
-        """Run operations."""
-        assert self.simulation is not None
-        self.simulation.run(batch)
-
-    def run_through(self, batch: Batch, at: str, name: str) -> None:
-        """Run operations, and take the ledger if its moment is among them."""
-        assert self.simulation is not None
-        done = self.simulation.done
-        stop = None
-        if self.ledger is None:
-            stop = before_stop(batch, done, self.stop_op, self.stop_ns)
-        if stop is None or stop >= batch.count:
-            self.run(batch)
-            return
-        self.run(batch.first(stop))
-        self.take(at, name)
-        self.run(batch.from_(stop))
-
-    def stop_at_resident_peak(self) -> None:
-        """Set the moment to the peak resident bytes of the run so far."""
-        assert self.simulation is not None
-        self.stop_op = self.simulation.resident_peak()[1]
-
-    def take(self, at: str, name: str) -> None:
-        """Take the ledger unless it was taken."""
-        if self.ledger is None:
-            assert self.simulation is not None
-            self.ledger = self.simulation.ledger(at, name)
-
-    def values(self) -> dict[str, Any]:
-        """Return the values of the row."""
-        assert self.ledger is not None and self.simulation is not None
-        stats = self.simulation.stats()
-        found = {name: getattr(self.ledger, name) for name in LEDGER_FIELDS}
-        found.update({name: getattr(stats, name) for name in STATS_FIELDS})
-        return {**found, "events": stats.events}
-
-    def close(self) -> None:
-        """Close the heap."""
-        if self.simulation is not None:
-            self.simulation.close()
-            self.simulation = None
-
-
 def run_task(
-    text: str,
-    recording: Recording | None = None,
-    cancelled: Callable[[], bool] | None = None,
+    text: str, recording: Recording | None = None, cancelled: Callable[[], bool] | None = None
 ) -> list[Row]:
-    """Run a task."""
-    task = Task.from_json(text)
-    lanes = [_Lane(spec) for spec in task.tables]
+    """Run a task, and return its row."""
+    task, begin = Task(**json.loads(text)), time.perf_counter()
+
+    def step(_operations: int) -> None:
+        if cancelled is not None and cancelled():
+            raise CancelledTaskError
+
     try:
-        _check_library(task)
-        opened = recording if recording is not None else open_checked(task.recording)
-        _run_lanes(task, opened, lanes, cancelled or _never)
-        return [_row_of(task, lane, worker_name()) for lane in lanes]
+        here = _lib.version()
+        if here != task.library:
+            raise errors.UnsupportedError(
+                f"worker {socket.gethostname()} has spanwise {here}, the sweep {task.library};"
+                " install the same there"
+            )
+        opened = open_checked(task.recording) if recording is None else recording
+        table, options = spec_table(task.table), HeapOptions(**task.options)
+        ledger = opened.ledger(table, task.at, options=options, progress=step)
     except CancelledTaskError:
         raise
     except Exception as error:
-        return task.failures(describe(error))
-    finally:
-        for lane in lanes:
-            lane.close()
+        return [task.row(error=describe(error), worker=worker_name())]
+    assert ledger.stats is not None
+    values = {name: getattr(ledger, name) for name in LEDGER_FIELDS}
+    values |= {name: getattr(ledger.stats, name) for name in ("events", *STATS_FIELDS)}
+    seconds = round(time.perf_counter() - begin, 6)
+    return [task.row(seconds=seconds, worker=worker_name(), **values)]
 
 
-def _never() -> bool:
-    return False
+# --- engines --------------------------------------------------------------------------------------
 
 
-def _check_library(task: Task) -> None:
-    here = _lib.version()
-    if here != task.library:
-        raise errors.UnsupportedError(
-            f"worker {socket.gethostname()} has spanwise {here}, the sweep {task.library};"
-            " install the same there"
-        )
+def processor_count() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _row_of(task: Task, lane: _Lane, worker: str) -> Row:
-    if lane.error is not None:
-        return task.row(lane.spec, error=lane.error, worker=worker)
-    seconds = round(lane.seconds, 6)
-    return task.row(lane.spec, seconds=seconds, worker=worker, **lane.values())
+class Engine:
+    """An executor for a sweep.
 
-
-def _run_lanes(
-    task: Task, recording: Recording, lanes: Sequence[_Lane], cancelled: Callable[[], bool]
-) -> None:
-    """Run all operations in all heaps, and take the ledgers at their moment.
-
-    The moment of the peak resident bytes depends on the table, so a first pass finds it.
+    Attributes:
+        window: maximum number of submitted tasks, enough to keep all workers busy.
+        remote: whether tasks leave this process, so that recordings must be files.
     """
-    at, stop_op, stop_ns = recording._moment(task.at)
-    end_ns = recording.summary.duration_ns if task.at == "end" else 0
-    for lane in lanes:
-        lane.stop_op, lane.stop_ns = stop_op, stop_ns
-        lane.do(functools.partial(lane.start, task, end_ns))
-    if at == "peak-resident":
-        _pass(recording, lanes, cancelled, lambda lane, batch: lane.run(batch))
-        for lane in lanes:
-            lane.do(lane.stop_at_resident_peak)
-            lane.do(functools.partial(lane.start, task, end_ns))
-    name = recording.name
-    _pass(recording, lanes, cancelled, lambda lane, batch: lane.run_through(batch, at, name))
-    for lane in lanes:
-        lane.do(functools.partial(lane.take, at, name))
+
+    name: str  # in headers
+    width: int  # tasks that run at once
+    window: int
+    remote = True
+
+    def submit(self, task: Task) -> Future[list[Row]]:
+        """Submit a task."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Stop running tasks where possible; the sweep cancels those that have not started."""
+
+    def close(self) -> None:
+        """Close what the sweep itself opened."""
 
 
-def _pass(
-    recording: Recording,
-    lanes: Sequence[_Lane],
-    cancelled: Callable[[], bool],
-    step: Callable[[_Lane, Batch], None],
-) -> None:
-    """Make one pass over the operations; lanes share the time of reading."""
-    mark = time.perf_counter()
-    reading = 0.0
-    for batch in _blocks(recording):
-        reading += time.perf_counter() - mark
-        for lane in lanes:
-            if cancelled():
-                raise CancelledTaskError
-            lane.do(functools.partial(step, lane, batch))
-        mark = time.perf_counter()
-    reading += time.perf_counter() - mark
-    for lane in lanes:
-        lane.seconds += reading / len(lanes)
+class ThreadEngine(Engine):
+    """Threads of this process: ours, or a ThreadPoolExecutor of the caller."""
+
+    remote = False
+
+    def __init__(
+        self, recordings: dict[str, Recording], width: int, given: ThreadPoolExecutor | None = None
+    ) -> None:
+        self._recordings = recordings
+        self._stop = threading.Event()
+        self._own = given is None
+        self.width = int(getattr(given, "_max_workers", width))
+        self.window = 2 * self.width
+        self._pool = given or ThreadPoolExecutor(width, "spanwise-sweep")
+        self.name = f"threads, {self.width}"
+
+    def submit(self, task: Task) -> Future[list[Row]]:
+        """Submit a task; a recording in memory is passed by reference."""
+        known = None if task.recording["path"] else self._recordings[task.recording["sha256"]]
+        return self._pool.submit(run_task, task.to_json(), known, self._stop.is_set)
+
+    def cancel(self) -> None:
+        """Stop the tasks within milliseconds."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Wait for our own threads."""
+        if self._own:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+# --- any executor ---------------------------------------------------------------------------------
+
+
+class GivenEngine(Engine):
+    """An executor of the caller."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.width = _width(executor)
+        # A broken pool loses all running tasks, a cluster only those of one worker.
+        breaks = isinstance(executor, ProcessPoolExecutor)
+        self.window = 2 * self.width if breaks else max(2 * self.width, 256)
+        self.name = f"{type(executor).__name__}, {self.width}"
+
+    def submit(self, task: Task) -> Future[list[Row]]:
+        """Submit a task."""
+        return self._executor.submit(run_task, task.to_json())
+
+
+def _width(executor: Executor) -> int:
+    """Return how many tasks an executor runs at once; the default is processor_count()."""
+    client = getattr(executor, "_client", None)  # an executor of Dask has it
+    if client is not None and hasattr(client, "nthreads"):
+        return max(1, int(sum(client.nthreads().values())))
+    return int(getattr(executor, "_max_workers", 0)) or processor_count()
+
+
+def make_engine(
+    executor: Executor | None, workers: int | None, recordings: dict[str, Recording]
+) -> Engine:
+    """Return the engine of an executor; None: threads of our own, for recordings by sha256."""
+    if workers is not None and workers < 1:
+        raise errors.InvalidError(f"workers {workers}: give at least 1")
+    count = workers or processor_count()
+    if executor is None:
+        return ThreadEngine(recordings, count)
+    if not isinstance(executor, Executor):
+        raise TypeError(
+            f"executor must be a concurrent.futures.Executor, not {type(executor).__name__}"
+        )
+    # An executor of subinterpreters is a ThreadPoolExecutor too, but its threads share nothing.
+    if isinstance(executor, ThreadPoolExecutor) and "Interpreter" not in type(executor).__name__:
+        return ThreadEngine(recordings, count, executor)
+    return GivenEngine(executor)
+
+
+# --- the dispatcher -------------------------------------------------------------------------------
+
+
+class Dispatcher:
+    """Runs tasks on an engine and delivers their rows."""
+
+    def __init__(
+        self, engine: Engine, tasks: Iterable[Task], deliver: Callable[[Sequence[Row]], None]
+    ) -> None:
+        self._engine = engine
+        self._queue = deque(tasks)
+        self._flying: dict[Future[list[Row]], Task] = {}
+        self._deliver = deliver
+        self._broken: BaseException | None = None
+
+    def run(self) -> None:
+        """Run all tasks. An interrupt (Ctrl-C) stops them; finished rows are delivered."""
+        try:
+            while self._queue or self._flying:
+                self._submit()
+                if self._flying:
+                    for future in first_ended(self._flying):
+                        self._settle(future, self._flying.pop(future))
+        except BaseException:
+            self._stop()
+            raise
+
+    def _stop(self) -> None:
+        self._engine.cancel()
+        for future in self._flying:
+            future.cancel()
+        for future in [one for one in self._flying if one.done() and not one.cancelled()]:
+            if future.exception() is None:
+                self._deliver(future.result())
+
+    def _submit(self) -> None:
+        if self._broken is not None and not self._flying:
+            self._recover(self._broken)
+        while self._broken is None and self._queue and len(self._flying) < self._engine.window:
+            task = self._queue[0]
+            try:
+                self._flying[self._engine.submit(task)] = task
+            except Exception as error:  # the executor is broken or shut down
+                self._broken = error
+                return
+            self._queue.popleft()
+
+    def _recover(self, error: BaseException) -> None:
+        """Fail the remaining tasks."""
+        self._broken = None
+        for task in self._queue:
+            self._deliver([task.row(error=f"no workers left: {describe(error)}")])
+        self._queue.clear()
+
+    def _settle(self, future: Future[list[Row]], task: Task) -> None:
+        """Deliver rows. Tasks raise nothing of their own, so an exception is the executor's."""
+        try:
+            rows = future.result()
+        except CancelledTaskError:
+            return
+        except Exception as error:
+            if isinstance(error, BrokenExecutor):
+                self._broken = error
+            why = "its worker died: " if _worker_died(error) else ""
+            self._deliver([task.row(error=why + describe(error))])
+            return
+        self._deliver(rows)
+
+
+def _worker_died(error: BaseException) -> bool:
+    """Return whether an error means that the worker died, not that its result was lost."""
+    lost = isinstance(error, BrokenExecutor | CancelledError)
+    return lost or type(error).__module__.partition(".")[0] == "distributed"

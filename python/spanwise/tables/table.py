@@ -121,12 +121,7 @@ class SizeClassTable(Result, Tabular):
 
     @classmethod
     def geometric(
-        cls,
-        ratio: float,
-        *,
-        smallest_bytes: int = 16,
-        largest_bytes: int = 32768,
-        align: int = 16,
+        cls, ratio: float, *, smallest_bytes: int = 16, largest_bytes: int = 32768, align: int = 16
     ) -> SizeClassTable:
         """Return a table of classes that grow by `ratio`, rounded to multiples of `align` bytes.
 
@@ -426,9 +421,7 @@ STOCK = ("go", "c16")
 """The built-in tables that a comparison includes by default."""
 
 
-def as_tables(
-    value: SizeClassTable | str | Iterable[SizeClassTable | str],
-) -> list[SizeClassTable]:
+def as_tables(value: SizeClassTable | str | Iterable[SizeClassTable | str]) -> list[SizeClassTable]:
     """Return one table or several as a list, looking up names."""
     given = [value] if isinstance(value, SizeClassTable | str) else value
     return [as_table(one) for one in given]

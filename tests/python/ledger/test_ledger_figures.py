@@ -14,7 +14,7 @@ import spanwise as sw
 from numpy.typing import NDArray
 from spanwise.__main__ import main
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, add_ledgers, class_waste
-from spanwise.ledger.run_stats import RunStats
+from spanwise.ledger.parts import RunStats
 
 from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops
 

@@ -19,12 +19,12 @@ import pytest
 import spanwise as sw
 from spanwise import _lib
 from spanwise.__main__ import main
-from spanwise.measure import bench_fits, launching
-from spanwise.measure.bench_cases import case_of, read_cases
-from spanwise.measure.launching import launch
+from spanwise.measure import bench as bench_fits
+from spanwise.measure import bench_cases as launching
+from spanwise.measure.bench_cases import case_of, launch, read_cases
 from spanwise.measure.running import MALLOC_LIBRARY
 from spanwise.recordings import recorder
-from spanwise.recordings.launch import with_pipefail
+from spanwise.recordings.programs import with_pipefail
 
 from tests.python.helpers import lives, needs_recorder, script, wait_for
 from tests.python.measure.bench_tools import BYTES, MIB, QUICK, errors_of

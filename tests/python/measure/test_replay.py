@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays with real memory: the model's ledger, determinism, threads, peers, bad input."""
+"""Replays with real memory: the model's ledger, determinism, threads, bad input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import spanwise as sw
 from numpy.typing import NDArray
 from spanwise import _lib
-from spanwise.measure.replayer import PROGRAM
+from spanwise.measure.replays import PROGRAM
 
 from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops, spanwise
 
@@ -154,24 +154,6 @@ def test_impossible_requests_are_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "huge.swt"
     sw.Recording.from_ops(ops, path)
     assert spanwise("replay", path, "--drain", "").returncode == 1
-
-
-def test_peers_and_the_model(tmp_path: Path) -> None:
-    path = tmp_path / "r.swt"
-    sw.Recording.from_ops(random_ops(11, 4000, threads=1), path)
-    seen = sw.compare_peers(path, ["spanwise", "glibc", "jemalloc"])
-    ours, glibc, _ = seen.peers
-    assert ours.model_resident_bytes is not None and ours.error is not None
-    assert (glibc.table, glibc.error) == ("", None) and glibc.peak_rss_bytes is not None
-    assert "pair" in seen.verdict() or "nothing to rank" in seen.verdict()
-    with pytest.raises(sw.InvalidError, match="unknown"):
-        sw.compare_peers(path, ["libc"])
-    done = spanwise("compare", path, "--peers", "spanwise,glibc", "--json")
-    assert [row["name"] for row in json.loads(done.stdout)["peers"]["peers"]] == [
-        "spanwise",
-        "glibc",
-    ]
-    assert spanwise("compare", path, path, "--peers", "glibc").returncode == 2
 
 
 # --- the command and bad input --------------------------------------------------------------------

@@ -17,7 +17,7 @@ from spanwise.optimizer.evaluation import (
     ineligible,
     keeps_bound,
 )
-from spanwise.optimizer.scores import Scores
+from spanwise.optimizer.local_search import Scores
 from spanwise.optimizer.search import FAMILIES
 from spanwise.optimizer.solver import Rules
 from spanwise.tables.table import STOCK

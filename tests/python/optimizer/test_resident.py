@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import spanwise as sw
 from numpy.typing import NDArray
+from spanwise.optimizer.local_search import MixedScores, Scores
 from spanwise.optimizer.profile import profile_of
-from spanwise.optimizer.scores import MixedScores, Scores
 from spanwise.optimizer.solver import Fit, Rules
 from spanwise.recordings import simulate
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.optimizer import local_search, options, pareto, search, solver
+from spanwise.optimizer import local_search, pareto, search, solver
+from spanwise.optimizer import solver as options
 from spanwise.optimizer.evaluation import parts_of
-from spanwise.optimizer.local_search import Neighbourhood, Specs
+from spanwise.optimizer.local_search import MixedScores, Neighbourhood, Scores, Specs
 from spanwise.optimizer.profile import profile_of
-from spanwise.optimizer.scores import MixedScores, Scores
 from spanwise.optimizer.solver import Fit, Rules, held_counts
 
 from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import spanwise as sw
-from spanwise.ledger.comparison import Comparison
+from spanwise.ledger.ledger import Comparison
 from spanwise.optimizer.evaluation import FOLD_DTYPE, Evaluation
 from spanwise.optimizer.result import OptimizeResult
 from spanwise.optimizer.solver import Fit, Rules

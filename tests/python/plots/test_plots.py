@@ -14,7 +14,8 @@ import pytest
 import spanwise as sw
 from matplotlib.axes import Axes
 from spanwise import plots
-from spanwise.plots import maps, raster
+from spanwise.plots import maps
+from spanwise.plots import maps as raster
 
 from tests.python.helpers import random_ops
 

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import pytest
 import spanwise as sw
 from spanwise import plots
-from spanwise.plots import sliders
+from spanwise.plots import widget as sliders
 
 from tests.python.plots.browser import needs_anywidget, needs_browser, page_of, seen_in
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spanwise import _lib
 from spanwise.recordings.live_sites import slots_of
 from spanwise.recordings.names import PYTHON_BASE, FrameNames, short_line
-from spanwise.recordings.simulate import before_stop
+from spanwise.recordings.simulate import ops_until
 from spanwise.recordings.sources import Batch, Module
 from spanwise.recordings.summary import count_sites, count_sizes, count_threads
 
@@ -104,29 +104,15 @@ def test_lines_of_python_are_named_by_function_file_and_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("done", "stop_op", "stop_ns", "expected"),
-    [
-        (0, None, None, None),
-        (0, 3, None, 3),
-        (10, 13, None, 3),
-        (10, 10, None, 0),
-        (10, 99, None, 5),
-        (0, None, 19, 0),
-        (0, None, 20, 1),
-        (0, None, 30, 4),  # the last of several at that time
-        (0, None, 39, 4),
-        (0, None, 40, 5),
-        (0, None, 1000, 5),
-        (2, 4, 20, 2),  # a number of operations comes before a time
-    ],
+    ("stop_ns", "expected"),
+    [(0, 0), (19, 0), (20, 1), (29, 1), (30, 4), (39, 4), (40, None), (99, None)],
 )
-def test_where_a_moment_cuts_a_batch(
-    done: int, stop_op: int | None, stop_ns: int | None, expected: int | None
-) -> None:
+def test_operations_until_a_time(stop_ns: int, expected: int | None) -> None:
+    """The last of several operations at the time counts; None: all of the batch."""
     ops = np.zeros(5, sw.OPS_DTYPE)
     ops["time_ns"] = [20, 30, 30, 30, 40]
     batch = Batch(_lib.pointer(ops, "sw_op *"), len(ops))
-    assert before_stop(batch, done, stop_op, stop_ns) == expected
+    assert ops_until(batch, stop_ns) == expected
 
 
 # --- lifetimes ------------------------------------------------------------------------------------

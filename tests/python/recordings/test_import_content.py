@@ -23,8 +23,8 @@ import spanwise as sw
 from hypothesis import given
 from hypothesis import strategies as st
 from spanwise.__main__ import main
-from spanwise.recordings import import_content
-from spanwise.recordings.import_content import Content
+from spanwise.recordings import conversion as import_content
+from spanwise.recordings.conversion import Content
 from spanwise.recordings.profiles import Call, Sample, objects_of, scaled
 
 from tests.python.recordings.profile_writer import profile, sample

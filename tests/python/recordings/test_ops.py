@@ -9,7 +9,7 @@ import spanwise as sw
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from spanwise.recordings.ops import own_ops
+from spanwise.recordings.sources import own_ops
 
 from tests.python.helpers import (
     ALLOC,

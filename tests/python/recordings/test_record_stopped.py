@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from spanwise import _lib
-from spanwise.heap import runner
+from spanwise.heap import handle as runner
 from spanwise.recordings import finish as finishing
 from spanwise.recordings.recorder import RECORDER
 

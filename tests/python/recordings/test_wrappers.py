@@ -15,14 +15,14 @@ import pytest
 import spanwise as sw
 from spanwise import _format
 from spanwise.recordings.live_sites import LiveSite
-from spanwise.recordings.sites import Site, Sites, callers
-from spanwise.recordings.wrappers import (
+from spanwise.recordings.names import (
     Folding,
     entry,
     in_runtime_library,
     is_wrapper,
     plain_function,
 )
+from spanwise.recordings.sites import Site, Sites, callers
 
 from tests.python.helpers import needs_recorder, spanwise
 

@@ -13,7 +13,6 @@ import pytest
 import spanwise as sw
 from spanwise._lib import OPS_DTYPE, lib
 from spanwise.measure.bench_result import ROW_FIELDS, VALUE_FIELDS, BenchResult
-from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.recordings import sources
 from spanwise.recordings.process_memory import read_memory
 from spanwise.report.advice import NOTHING, AdviceList
@@ -343,19 +342,6 @@ def test_memory_that_was_not_recorded_is_said_first(tmp_path: Path) -> None:
     found = sw.Recording.open(tmp_path / "a.swt").advice()
     assert found.remark.startswith("only 2.0 MiB of the 92.0 MiB private memory of php8.2 came")
     assert "Only 2.0 MiB of the 92.0 MiB private" in str(found)
-
-
-def test_measured_peers(measured: sw.Recording) -> None:
-    rows = [
-        PeerRow(name, (size * MIB,), 0, "", None)
-        for name, size in (("glibc", 28), ("mimalloc", 21), ("jemalloc", 25))
-    ]
-    peers = PeerComparison("a", 10 * MIB, tuple(rows))
-    found = [one for one in measured.advice(peers=peers) if one.certainty == "measured"]
-    assert [(one.kind, one.saves_bytes) for one in found] == [("allocator", 7 * MIB)]
-    assert "mimalloc 21.0 MiB" in found[0].finding
-    without = PeerComparison("a", 10 * MIB, tuple(rows[1:]))
-    assert not [one for one in measured.advice(peers=without) if one.certainty == "measured"]
 
 
 def runs_of(**peaks: list[int]) -> BenchResult:

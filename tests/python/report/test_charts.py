@@ -16,7 +16,8 @@ import spanwise as sw
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE
 from spanwise.ledger.parts import PARTS
 from spanwise.recordings.timeline import PARTS_DTYPE
-from spanwise.report import charts, perfetto, sections
+from spanwise.report import charts, sections
+from spanwise.report import export as perfetto
 from spanwise.report import facts as facts_module
 from spanwise.report.facts import Facts
 from spanwise.results.rows import as_rows
@@ -215,38 +216,16 @@ def test_waste_by_class() -> None:
     assert texts(text)[:4] == ["1,024 B", "6.0 KiB, 37.5 %", "large", "2.0 KiB, 12.5 %"]
 
 
-def test_peaks_of_allocators() -> None:
-    """4 and 8 MiB, the lower one first, on an axis of 9.2; the line is at 2 MiB requested."""
-    found = (
-        sw.PeerRow("glibc", (8 << 20,), 1, "", None),
-        sw.PeerRow("spanwise", (4 << 20,), 1, "c16", None),
-    )
-    text = charts.peers(sw.PeerComparison("mine", 2 << 20, found))
-    mib = (RIGHT - LEFT - 20) / 9.2
-    for class_, top, mibs in (("part-requested", 18, 4), ("part-metadata", 38, 8)):
-        (bar,) = shapes(text, "rect", class_)
-        assert (bar["x"], bar["y"]) == (LEFT + 20, top)
-        assert bar["width"] == pytest.approx(mibs * mib, abs=0.01)
-    (line,) = shapes(text, "line", "resident")
-    assert line["x1"] == line["x2"] == pytest.approx(LEFT + 20 + 2 * mib, abs=0.01)
-    assert texts(text)[:4] == ["spanwise", "4.0 MiB", "glibc", "8.0 MiB"]
-
-
 def test_narrow_charts_fit_into_their_width() -> None:
     """No text begins before the picture or ends after it, with 6.5 places per character."""
     classes = np.zeros(2, LEDGER_CLASS_DTYPE)
     classes["cls"], classes["size_bytes"], classes["roundup_bytes"] = [0, 1], [0, 28_672], 123 * KIB
     waste: Any = SimpleNamespace(classes=classes, waste_bytes=246 * KIB, held_bytes=300 * KIB)
-    peers = (
-        sw.PeerRow("glibc", (8 << 20,), 1, "", None),
-        sw.PeerRow("mimalloc", (1 << 30,), 1, "", None),
-    )
     own = ("glibc", ((0, 2 * KIB), (4_000_000, 900 * KIB)))
     pictures = (
         charts.timeline(moments(), 10, own, charts.NARROW),
         charts.sizes(histogram((32, 10**6)), sw.SizeClassTable.go(), {32: 9}, width=charts.NARROW),
         charts.waste_by_class(waste, charts.NARROW),
-        charts.peers(sw.PeerComparison("mine", 1 << 29, peers), charts.NARROW),
     )
     for picture in pictures:
         root = ET.fromstring(picture)

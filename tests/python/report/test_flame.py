@@ -14,7 +14,7 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.report import flame
-from spanwise.report.stack_data import StackData, codes_of, is_runtime
+from spanwise.report.moments import StackData, codes_of, is_runtime
 
 from tests.python.helpers import make_ops, needs_recorder, random_ops
 

@@ -167,22 +167,6 @@ def test_the_command_writes_and_says_where(
     assert f"wrote {tmp_path}/b.html" in capsys.readouterr().out
 
 
-def test_other_allocators_are_shown_as_they_were_measured(tmp_path: Path) -> None:
-    rows = (
-        sw.PeerRow("glibc", (5 << 20,), 1 << 20, "", None),
-        sw.PeerRow("jemalloc", (4 << 20, 6 << 20, 9 << 20), 1 << 20, "jemalloc", 3 << 20, 2 << 20),
-        sw.PeerRow("tcmalloc", (), 0, "tcmalloc", 3 << 20, missing="is not installed"),
-    )
-    peers = sw.PeerComparison("mine", 2 << 20, rows)
-    RECORDING.to_html(tmp_path / "x.html", "go", peers=peers)
-    text = (tmp_path / "x.html").read_text(encoding="utf-8")
-    page = Page(text)
-    assert page.data("facts")["peers"] == json.loads(peers.to_json())
-    assert "requested 2.0 MiB" in text and "is not installed" in text
-    assert text.index(">glibc</text>") < text.index(">jemalloc</text>")  # the lower peak first
-    assert ">6.0 MiB</text>" in text and "were not measured" not in text
-
-
 def test_a_page_of_several_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rows and sums are those of the ledgers, each at its own peak."""
     paths = [tmp_path / name for name in ("a.swt", "b.swt", "c.swt")]

@@ -13,8 +13,8 @@ import pytest
 import spanwise as sw
 from spanwise.report import export
 from spanwise.report import facts as facts_of
+from spanwise.report.moments import StackData
 from spanwise.report.page import page_of
-from spanwise.report.stack_data import StackData
 
 from tests.python.helpers import make_ops, random_ops
 from tests.python.report.pages import Page, browse, needs_browser, probe

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.measure.bench_result import ROW_FIELDS
-from spanwise.measure.peers import PeerComparison, PeerRow
 from spanwise.measure.running import ProcessLedger
 from spanwise.recordings.recorder import temporary_recording
 from spanwise.recordings.sites import Site, Sites
@@ -248,8 +247,6 @@ BIG: dict[str, Callable[[], Any]] = {
     "Measure": lambda: LEDGER.measures["occupancy"],
     "ObjectType": lambda: sw.CollectedHeap().add_type(LONG, 8000, range(1000)),
     "OptimizeResult": big_optimum,
-    "PeerComparison": lambda: PeerComparison("mine", 1, (BIG["PeerRow"](),) * 200),
-    "PeerRow": functools.partial(PeerRow, "jemalloc", (5,), 1, "jemalloc", 4),
     "Pool": lambda: sw.Pool(sw.Heap(), 1 << 40),
     "PoolStats": lambda: sw.Pool(sw.Heap(), 1 << 40).stats(),
     "ProcessLedger": big_process,

@@ -19,16 +19,15 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.builds.steps import Step, run_steps
-from spanwise.optimizer.scores import Scores
+from spanwise.optimizer.local_search import Scores
 from spanwise.recordings.sources import write_ops
 from spanwise.results.jobs import (
     Signals,
     ctrl_c_heard,
     raise_what_came,
 )
-from spanwise.sweeps.engines import ThreadEngine, make_engine
 from spanwise.sweeps.row_file import Row
-from spanwise.sweeps.tasks import CancelledTaskError, Task
+from spanwise.sweeps.tasks import CancelledTaskError, Task, ThreadEngine, make_engine
 
 from tests.python.helpers import random_ops
 
@@ -38,9 +37,9 @@ LINES = range(1, 800, 53)
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poll often, so that a thousand lines take no time."""
-    for name in ("results.jobs", "builds.steps", "heap.runner"):
+    for name in ("results.jobs", "heap.handle"):
         monkeypatch.setattr(f"spanwise.{name}.LOOK_SECONDS", 0.001)
-    monkeypatch.setattr("spanwise.optimizer.scores._PROGRESS_SECONDS", 0.001)
+    monkeypatch.setattr("spanwise.optimizer.local_search._PROGRESS_SECONDS", 0.001)
 
 
 @contextmanager

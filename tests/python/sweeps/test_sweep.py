@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,12 +25,7 @@ KNOBS = sw.HeapOptions(placement="lasting", batch_spans=2)
 
 
 @pytest.mark.parametrize("at", ["peak", "peak-resident", "end", 0.5, "250ms"])
-@pytest.mark.parametrize("together", [1, 4])
-def test_rows_are_the_ledgers(
-    files: list[str], at: str | float, together: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spanwise.sweeps.sweep.TABLES_A_TASK", together)
-    monkeypatch.setattr(tasks, "BLOCK_OPS", 700)  # the moment falls inside a block
+def test_rows_are_the_ledgers(files: list[str], at: str | float) -> None:
     inside = sw.Recording.from_ops(random_ops(3, 2500))
     recordings = [*(sw.Recording.open(path) for path in files), inside]
     found = sw.sweep(recordings, TABLES, at=at, options=KNOBS, workers=1)
@@ -95,14 +88,14 @@ def test_failures_stay_as_rows(files: list[str], tmp_path: Path) -> None:
 def test_another_file_at_the_path_is_refused(files: list[str]) -> None:
     plan = make_plan(files[0], ["go", "c16"], "peak", False, None)
     plan.recordings[0]["sha256"] = "0" * 64
-    rows = [r for task in plan.tasks(1) for r in tasks.run_task(task.to_json())]
+    rows = [r for task in plan.tasks() for r in tasks.run_task(task.to_json())]
     assert len(rows) == 2
     assert all("put the same file there" in row["error"] for row in rows)
 
 
 def test_a_worker_with_another_spanwise_is_refused(files: list[str]) -> None:
     plan = make_plan(files[0], "go", "peak", False, None)
-    (task,) = plan.tasks(1)
+    (task,) = plan.tasks()
     text = task.to_json().replace(f'"library": "{sw.__version__}"', '"library": "0.0.1"')
     (row,) = tasks.run_task(text)
     assert "the sweep 0.0.1" in row["error"]
@@ -173,27 +166,6 @@ def test_progress_bar(files: list[str], capsys: pytest.CaptureFixture[str]) -> N
     assert "2/2" in capsys.readouterr().err
     sw.sweep([files[0], "absent.swt"], ["go", "c16"], progress=True)
     assert "4/4" in capsys.readouterr().err  # failed rows are rows
-
-
-def test_tables_share_the_time_that_reading_takes(
-    files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A clock that only reading moves on, by 100 s a block: four tables have 25 s of each."""
-    now, blocks, read = 0.0, 0, tasks._blocks
-
-    def slow(recording: sw.Recording) -> Iterator[Any]:
-        nonlocal now, blocks
-        for batch in read(recording):
-            now, blocks = now + 100, blocks + 1
-            yield batch
-
-    monkeypatch.setattr(tasks, "_blocks", slow)
-    monkeypatch.setattr(tasks, "BLOCK_OPS", 700)
-    monkeypatch.setattr(tasks, "time", SimpleNamespace(perf_counter=lambda: now))
-    monkeypatch.setattr("spanwise.sweeps.sweep.TABLES_A_TASK", 4)
-    found = sw.sweep(files[0], TABLES[:4], workers=1)
-    assert blocks > 3 and sum(row["seconds"] for row in found) == 100 * blocks
-    assert len({row["seconds"] for row in found}) == 1
 
 
 def test_to_pandas(files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,10 +256,7 @@ class Losing(Executor):
         return self.pool.submit(run)
 
 
-def test_a_result_that_is_lost_is_a_failed_row(
-    files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spanwise.sweeps.sweep.TABLES_A_TASK", 1)
+def test_a_result_that_is_lost_is_a_failed_row(files: list[str]) -> None:
     found = sw.sweep(files[0], TABLES, executor=Losing())
     assert [(row["table"], row["error"]) for row in found.failures] == [
         ("pow2", "ValueError: not enough values to unpack")
