@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +18,16 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger, add_ledgers
-from spanwise.recordings.names import Folding
 from spanwise.recordings.simulate import Moment, Simulation, visit_moment
-from spanwise.recordings.sites import (
-    have_names,
-    joined,
-    merge_sites,
-    name_sites,
-    number_sites,
-    rows_with_callers,
-    same_sites,
-    shown_of,
-    unknown_only,
-    unknown_text,
-)
+from spanwise.recordings.sites import SiteList, number_sites, same_sites
 from spanwise.recordings.sources import Latest
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, rows_of
+from spanwise.results.rows import Result, Rows, Value, as_rows
 from spanwise.tables.table import SizeClassTable
 
-_HEAD = ("live", "requested", "round-up", "free slots kept", "innermost callers")
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _COUNTS = ("live_objects", "requested_bytes", "roundup_bytes", "kept_free_bytes", "resident_bytes")
-_SHOWN_COUNTS = _COUNTS[:4]
 
 
 @dataclass(frozen=True)
@@ -75,7 +63,7 @@ class LiveSite(Result):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class LiveSites(Result, Value, Tabular):
+class LiveSites(SiteList[LiveSite], Result, Value):
     """Live objects at a moment by call site, most waste first.
 
     Attributes:
@@ -93,43 +81,17 @@ class LiveSites(Result, Value, Tabular):
     build_ids: tuple[tuple[str, str], ...] = ()
     imported: bool = False
 
-    def named(self, *, full_stacks: bool = False, hide_frames: Iterable[str] = ()) -> LiveSites:
-        """Return the same with names, from the symbols and debug information on this machine.
+    _counts = _COUNTS
+    _head = ("live", "requested", "round-up", "free slots kept", "innermost callers")
+    _more = "requested or wasted"
 
-        Args:
-            full_stacks: do not fold allocator wrappers; `names` equal `full_names`.
-            hide_frames: regular expressions; functions that match are folded as allocator
-                wrappers are.
+    @staticmethod
+    def _bytes_of(site: LiveSite) -> int:
+        return site.requested_bytes + site.waste_bytes
 
-        Raises:
-            InvalidError: invalid regular expression.
-        """
-        folding = Folding(full_stacks, tuple(hide_frames))
-        return replace(self, sites=name_sites(self.sites, dict(self.build_ids), folding))
-
-    @cached_property
-    def _named(self) -> tuple[LiveSite, ...]:
-        return self.sites if have_names(self.sites) else self.named().sites
-
-    def merged(self) -> LiveSites:
+    def merged(self) -> Self:
         """Return sites with equal names merged, as printed."""
-        sites = sorted(merge_sites(self._named, _COUNTS), key=lambda site: -site.waste_bytes)
-        return replace(self, sites=tuple(sites))
-
-    def __len__(self) -> int:
-        return len(self.sites)
-
-    def __iter__(self) -> Iterator[LiveSite]:
-        return iter(self._named)
-
-    def __getitem__(self, index: int) -> LiveSite:
-        return self._named[index]
-
-    @property
-    def array(self) -> Rows:
-        """One row per site: its numbers, and its frames and names joined by ";"."""
-        rows = [{**site.to_dict(), **joined(site)} for site in self]
-        return rows_of(rows, ("id", *_COUNTS, "frames", "names", "full_names", "through"))
+        return self._with(sorted(super().merged().sites, key=lambda site: -site.waste_bytes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for JSON."""
@@ -143,28 +105,6 @@ class LiveSites(Result, Value, Tabular):
         count = _format.plural(len(self.sites), "call site")
         what = f" of {self.ledger.source}" if self.ledger.source else ""
         return f"{count}{what} with live objects at {self.ledger.at}, most waste first, bytes"
-
-    def __repr__(self) -> str:
-        merged = self.merged()
-        shown, more = shown_of(merged.sites, _bytes_of)
-        rows = rows_with_callers(shown, _SHOWN_COUNTS, _HEAD)
-        table = _format.table(rows, _HEAD, left=0, indent="  ", names_last=True)
-        lines = [merged._title(), table]
-        if more:
-            lines.append(f"{more} requested or wasted")
-        if unknown_only(self.sites):
-            lines.append(f"  {unknown_text(self.imported)}")
-        return _format.clipped("\n".join(lines))
-
-    def _repr_html_(self) -> str:
-        merged = self.merged()
-        shown, _ = shown_of(merged.sites, _bytes_of)
-        rows = rows_with_callers(shown, _SHOWN_COUNTS, _HEAD)
-        return _format.html_table(rows, _HEAD, merged._title(), left=0)
-
-
-def _bytes_of(site: LiveSite) -> int:
-    return site.requested_bytes + site.waste_bytes
 
 
 # --- making ---------------------------------------------------------------------------------------
@@ -286,8 +226,7 @@ def add_by_site(
 
 
 def _site(number: int, counts: Sequence[int], frames: tuple[str, ...]) -> LiveSite:
-    """Return a site with these numbers, in the order of _COUNTS."""
-    live, requested, roundup, kept, resident = counts
+    live, requested, roundup, kept, resident = counts  # as in _COUNTS
     return LiveSite(number, live, requested, roundup, kept, resident, frames)
 
 

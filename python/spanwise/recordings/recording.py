@@ -331,7 +331,7 @@ class History(Result, Tabular):
         for site, (allocs, allocated_bytes) in sorted(counts.items()):
             before = sums.get(same.get(site, site), (0, 0))
             sums[same.get(site, site)] = before[0] + allocs, before[1] + allocated_bytes
-        sites = (
+        sites = tuple(
             Site(site, allocs, allocated_bytes, self._frames.get(site, ()))
             for site, (allocs, allocated_bytes) in sums.items()
         )
@@ -599,8 +599,9 @@ class Recording(History, RecordingQueries):
         found = replace(span_pinning_of(placed, objects, keys, by), imported=self.imported)
         if by != "site":
             return found
-        frames = tuple(self._frames.get(one, ()) for one in found.array["group"].tolist())
-        return replace(found, frames=frames, build_ids=tuple(build_ids_of(self.modules).items()))
+        ids = found.array["group"].tolist()
+        sites = tuple(Site(one, 0, 0, self._frames.get(one, ())) for one in ids)
+        return replace(found, sites=sites, build_ids=tuple(build_ids_of(self.modules).items()))
 
     def _map(self, query: QueryArgs) -> HeapMap:
         return self._run(query, map_at)

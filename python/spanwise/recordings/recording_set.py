@@ -171,7 +171,7 @@ class RecordingSet(Sequence[Recording], RecordingQueries, Result, Tabular):
             allocs, size = counts.get(site.frames, (0, 0))
             counts[site.frames] = allocs + site.allocs, size + site.allocated_bytes
         ids = number_sites(counts)
-        sites = (Site(ids[frames], *count, frames) for frames, count in counts.items())
+        sites = tuple(Site(ids[frames], *count, frames) for frames, count in counts.items())
         return Sites(sites, build_ids_of(self.modules), self.imported)
 
     # --- other forms ---

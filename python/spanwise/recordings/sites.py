@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from spanwise import _format
 from spanwise.recordings.names import (
@@ -20,7 +20,10 @@ from spanwise.recordings.names import (
     plain_function,
     split_place,
 )
-from spanwise.results.rows import Result, Rows, Tabular, rows_of
+from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _SHOWN = 10
 _SMALL = 1000
@@ -35,8 +38,6 @@ _IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the fi
 _STANDARD = re.compile(r"/lib/python3\.\d+t?/(?!(site|dist)-packages/)|\(<frozen ")
 """In a line of Python's own modules."""
 _STARTS = ("__libc_start_call_main", "__libc_start_main_impl", "__libc_start_main", "_start")
-_COUNTS = ("allocs", "allocated_bytes")
-_COLUMNS = ("id", *_COUNTS, "frames", "names", "full_names", "through")
 
 
 class Framed(Protocol):
@@ -65,12 +66,6 @@ class Framed(Protocol):
 
 AnySite = TypeVar("AnySite", bound=Framed)
 """A dataclass with the fields of `Framed`."""
-
-
-def joined(site: Framed) -> dict[str, str]:
-    """Return frames and names, each joined into one text for a column."""
-    fields = ("frames", "names", "full_names")
-    return {field: ";".join(getattr(site, field)) for field in fields}
 
 
 def name_sites(
@@ -157,9 +152,9 @@ def callers(sites: Sequence[Framed], most: int) -> list[str]:
         most: maximum number of characters.
     """
     texts = [_callers(site, most) for site in sites]
-    for field, link in (("names", " < … < "), ("full_names", " through "), ("frames", " at ")):
-        chains = [getattr(site, field) for site in sites]
-        if field == "frames":
+    for which, link in (("names", " < … < "), ("full_names", " through "), ("frames", " at ")):
+        chains = [getattr(site, which) for site in sites]
+        if which == "frames":
             chains = [tuple(one.rpartition("/")[2] for one in chain) for chain in chains]
         for place in range(max(map(len, chains), default=0)):
             for i in _alike(texts, [chain[place : place + 1] for chain in chains]):
@@ -295,42 +290,20 @@ def merge_keys(
     return {site.id: merge_key(site) for site in name_sites(sites, build_ids, Folding())}
 
 
-def shown_of(
-    sites: Sequence[AnySite], bytes_of: Callable[[AnySite], int]
-) -> tuple[tuple[AnySite, ...], str]:
-    """Return the sites of text output, and the start of a line about the others, or ""."""
-    total = sum(map(bytes_of, sites))
-    shown = tuple(site for site in sites if bytes_of(site) * _SMALL >= total)[:_SHOWN]
-    if len(shown) == len(sites):
-        return shown, ""
-    more = _format.plural(len(sites) - len(shown), "site")
-    rest = _format.size(total - sum(map(bytes_of, shown)))
-    return shown, f"  ... {more} more, with {rest}"
+class NamedSites(Tabular, Generic[AnySite]):
+    """A frozen dataclass with call sites, which get names when they are first read.
 
-
-class Sites(Sequence[Site], Result, Tabular):
-    """Call sites, most bytes first.
-
-    They are named on first access, from the symbols and debug information on this machine.
-
-    Args:
-        sites: the sites.
-        build_ids: of the modules, by path; names are read from files with the same id only.
-        imported: whether the recording was made from another tool's file.
+    `sites` are those without names before `named`; `build_ids` are those of the modules, by path:
+    names are read from files with the same id only. Sites of imported files have other remarks.
     """
 
-    def __init__(
-        self,
-        sites: Iterable[Site],
-        build_ids: Mapping[str, str] | None = None,
-        imported: bool = False,
-    ) -> None:
-        self.counted = tuple(sorted(sites, key=lambda site: -site.allocated_bytes))
-        self._build_ids = dict(build_ids or {})
-        self._imported = imported
+    if TYPE_CHECKING:  # fields of the dataclass
+        sites: tuple[AnySite, ...]
+        build_ids: Any
+        imported: bool
 
-    def named(self, *, full_stacks: bool = False, hide_frames: Iterable[str] = ()) -> Sites:
-        """Return the same sites, named with these options.
+    def named(self, *, full_stacks: bool = False, hide_frames: Iterable[str] = ()) -> Self:
+        """Return the same with names, from the symbols and debug information on this machine.
 
         Args:
             full_stacks: do not fold allocator wrappers; `names` equal `full_names`.
@@ -341,68 +314,112 @@ class Sites(Sequence[Site], Result, Tabular):
             InvalidError: invalid regular expression.
         """
         folding = Folding(full_stacks, tuple(hide_frames))
-        return Sites(
-            name_sites(self.counted, self._build_ids, folding), self._build_ids, self._imported
-        )
+        return self._with(name_sites(self.sites, dict(self.build_ids), folding))
+
+    def _with(self, sites: Iterable[AnySite]) -> Self:
+        return cast("Self", replace(cast(Any, self), sites=tuple(sites)))
 
     @cached_property
-    def _sites(self) -> tuple[Site, ...]:
-        return self.counted if have_names(self.counted) else self.named().counted
+    def _named(self) -> tuple[AnySite, ...]:
+        return self.sites if have_names(self.sites) else self.named().sites
 
-    def __getitem__(self, index: Any) -> Any:
-        """Return a site, or `Sites` for a slice."""
-        found = self._sites[index]
-        if not isinstance(index, slice):
-            return found
-        return Sites(found, self._build_ids, self._imported)
+
+class SiteList(NamedSites[AnySite]):
+    """A sequence of call sites with counts."""
+
+    _counts: ClassVar[tuple[str, ...]]
+    """The numbers of a site, of which the first ones, as many as `_head` has, are shown."""
+    _head: ClassVar[tuple[str, ...]]
+    _more: ClassVar[str]
+    """The word after the bytes of sites that are not shown."""
+
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    @staticmethod
+    def _bytes_of(site: Any) -> int:
+        """The bytes by which a site is shown or left out."""
+        raise NotImplementedError
+
+    def merged(self) -> Self:
+        """Return sites with equal names merged, as printed."""
+        return self._with(merge_sites(self._named, self._counts))
 
     def __len__(self) -> int:
-        return len(self.counted)
+        return len(self.sites)
+
+    def __iter__(self) -> Iterator[AnySite]:
+        return iter(self._named)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a site, or the same with fewer sites for a slice."""
+        found = self._named[index]
+        return self._with(found) if isinstance(index, slice) else found
 
     @property
     def array(self) -> Rows:
-        """One row per site: id, allocs, allocated_bytes, frames and names (joined by ";")."""
-        rows = [{**site.to_dict(), **joined(site)} for site in self]
-        return rows_of(rows, _COLUMNS)
+        """One row per site: its numbers, and its frames and names joined by ";"."""
+        texts = ("frames", "names", "full_names")
+        rows = [
+            {**one.to_dict(), **{text: ";".join(getattr(one, text)) for text in texts}}
+            for one in cast(Iterable[Any], self)
+        ]
+        return rows_of(rows, ("id", *self._counts, *texts, "through"))
+
+    def _shown(self) -> tuple[list[tuple[str, ...]], str]:
+        """The rows of text output, and a line about the other sites, or ""."""
+        total = sum(map(self._bytes_of, self.sites))
+        shown = [one for one in self.sites if self._bytes_of(one) * _SMALL >= total][:_SHOWN]
+        rows = rows_with_callers(shown, self._counts[: len(self._head) - 1], self._head)
+        if len(shown) == len(self.sites):
+            return rows, ""
+        more = _format.plural(len(self.sites) - len(shown), "site")
+        rest = _format.size(total - sum(map(self._bytes_of, shown)))
+        return rows, f"  ... {more} more, with {rest} {self._more}"
+
+    def __repr__(self) -> str:
+        merged = self.merged()
+        rows, more = merged._shown()
+        table = _format.table(rows, self._head, left=0, indent="  ", names_last=True)
+        unknown = f"  {unknown_text(self.imported)}" if unknown_only(self.sites) else ""
+        return _format.clipped("\n".join(filter(None, (merged._title(), table, more, unknown))))
+
+    def _repr_html_(self) -> str:
+        merged = self.merged()
+        return _format.html_table(merged._shown()[0], self._head, merged._title(), left=0)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Sites(SiteList[Site], Sequence[Site], Result, Value):
+    """Call sites, most bytes first.
+
+    They are named on first access, from the symbols and debug information on this machine.
+
+    Attributes:
+        sites: the sites, without names before `named`; iterating and indexing give them names.
+        build_ids: of the modules, by path; names are read from files with the same id only.
+        imported: whether the recording was made from another tool's file.
+    """
+
+    sites: Any  # tuple[Site, ...], made of any iterable
+    build_ids: Mapping[str, str] = field(default_factory=dict, compare=False)
+    imported: bool = field(default=False, compare=False)
+
+    _counts = ("allocs", "allocated_bytes")
+    _head = ("allocations", "bytes", "innermost callers")
+    _more = "allocated"
+
+    @staticmethod
+    def _bytes_of(site: Site) -> int:
+        return site.allocated_bytes
+
+    def __post_init__(self) -> None:
+        sites = tuple(sorted(self.sites, key=lambda site: -site.allocated_bytes))
+        object.__setattr__(self, "sites", sites)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
         return {"sites": [site.to_dict() for site in self]}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sites) and self._sites == other._sites
-
-    def __hash__(self) -> int:
-        return hash(self._sites)
-
-    def merged(self) -> Sites:
-        """Return sites with equal names merged, as printed."""
-        return Sites(merge_sites(self, _COUNTS), self._build_ids, self._imported)
-
-    def __repr__(self) -> str:
-        merged = self.merged()
-        shown, more = shown_of(merged._sites, _allocated)
-        rows = rows_with_callers(shown, _COUNTS, _HEAD)
-        lines = [
-            f"{_format.plural(len(merged), 'call site')}, most bytes first",
-            _format.table(rows, _HEAD, left=0, indent="  ", names_last=True),
-        ]
-        if more:
-            lines.append(f"{more} allocated")
-        if unknown_only(self):
-            lines.append(f"  {unknown_text(self._imported)}")
-        return _format.clipped("\n".join(lines))
-
-    def _repr_html_(self) -> str:
-        merged = self.merged()
-        shown, _ = shown_of(merged._sites, _allocated)
-        rows = rows_with_callers(shown, _COUNTS, _HEAD)
-        title = f"{_format.plural(len(merged), 'call site')}, the first {len(rows)}"
-        return _format.html_table(rows, _HEAD, title, left=0)
-
-
-def _allocated(site: Site) -> int:
-    return site.allocated_bytes
-
-
-_HEAD = ("allocations", "bytes", "innermost callers")
+    def _title(self) -> str:
+        return f"{_format.plural(len(self), 'call site')}, most bytes first"

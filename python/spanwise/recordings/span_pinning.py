@@ -8,9 +8,8 @@ spans without other objects would become empty. Each group has both numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,20 +19,18 @@ from spanwise import _format, errors
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
-from spanwise.recordings.names import Folding
 from spanwise.recordings.sites import (
     LABEL,
     ROOM_MIN,
+    NamedSites,
     Site,
     callers,
-    have_names,
     merge_key,
     merge_sites,
-    name_sites,
     unknown_text,
 )
 from spanwise.recordings.summary import floor_pow2
-from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw
+from spanwise.results.rows import Result, Rows, Value, as_rows, draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +90,7 @@ class Holders:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class SpanPinning(Result, Value, Tabular):
+class SpanPinning(NamedSites[Site], Result, Value):
     """The groups of objects that pin partial spans at a moment, most pinned bytes first.
 
     Attributes:
@@ -107,9 +104,8 @@ class SpanPinning(Result, Value, Tabular):
         ledger: of the moment.
         spans: number of partial spans.
         free_bytes: free slots and tails of these.
-        frames: the site's frames of each group; () if groups are not sites.
-        names: of the frames, as of `Site`; () before `named`, and so are full_names and through.
-            Text and JSON always have them.
+        sites: the call site of each group, without names before `named`; () if groups are not
+            sites. Text and JSON always have names.
         build_ids: as of `LiveSites`.
         imported: as of `LiveSites`.
         holders: of the spans; None: unknown.
@@ -120,43 +116,13 @@ class SpanPinning(Result, Value, Tabular):
     ledger: Ledger
     spans: int
     free_bytes: int
-    frames: tuple[tuple[str, ...], ...] = ()
-    names: tuple[tuple[str, ...], ...] = ()
-    full_names: tuple[tuple[str, ...], ...] = ()
-    through: tuple[str, ...] = ()
+    sites: tuple[Site, ...] = ()
     build_ids: tuple[tuple[str, str], ...] = ()
     imported: bool = False
     holders: Holders | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.array)
-
-    def named(self, *, full_stacks: bool = False, hide_frames: Iterable[str] = ()) -> SpanPinning:
-        """Return the same with the names of call sites; arguments as of `LiveSites.named`."""
-        if self.by != "site":
-            return self
-        folding = Folding(full_stacks, tuple(hide_frames))
-        sites = name_sites(self._sites, dict(self.build_ids), folding)
-        return replace(
-            self,
-            names=tuple(site.names for site in sites),
-            full_names=tuple(site.full_names for site in sites),
-            through=tuple(site.through for site in sites),
-        )
-
-    @property
-    def _sites(self) -> list[Site]:
-        """The call site of each group."""
-        sites = zip(self.array["group"].tolist(), self.frames, strict=True)
-        bare = [Site(one, 0, 0, frames) for one, frames in sites]
-        if not self.names:
-            return bare
-        names = zip(bare, self.names, self.full_names, self.through, strict=True)
-        return [replace(one, names=a, full_names=b, through=c) for one, a, b, c in names]
-
-    @cached_property
-    def _named(self) -> list[Site]:
-        return self._sites if have_names(self._sites) else self.named()._sites
 
     def merged(self) -> SpanPinning:
         """Return call sites with equal names merged, as printed: a span may be pinned by both."""
@@ -173,14 +139,10 @@ class SpanPinning(Result, Value, Tabular):
         sites = merge_sites(self._named, ())
         found["group"] = [site.id for site in sites]
         order = _most_first(found)
-        sites = [sites[i] for i in order.tolist()]
         return replace(
             self,
             array=as_rows(found[order]),
-            frames=tuple(site.frames for site in sites),
-            names=tuple(site.names for site in sites),
-            full_names=tuple(site.full_names for site in sites),
-            through=tuple(site.through for site in sites),
+            sites=tuple(sites[i] for i in order.tolist()),
             holders=None,
         )
 

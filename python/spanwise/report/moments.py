@@ -117,9 +117,9 @@ def all_sites(recording: Recording, moments: Iterable[Moment]) -> Sites:
     """Return the call sites of a recording, with those that only resized objects."""
     known, frames = recording.sites, recording.site_frames
     more = {site for one in moments for site in one.sites.tolist()}
-    more -= {site.id for site in known.counted}
+    more -= {site.id for site in known.sites}
     resized = [Site(one, 0, 0, frames.get(one, ())) for one in sorted(more)]
-    return Sites([*known.counted, *resized], build_ids_of(recording.modules))
+    return Sites((*known.sites, *resized), build_ids_of(recording.modules))
 
 
 # --- cells of maps --------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def test_sites_of_a_recording(program: Path, tmp_path: Path) -> None:
     assert live.named().sites == tuple(live) and live.named().named() == live.named()
     site = recording.sites[0]
     assert site.names == most.names and "hidden (named.c:3)" in repr(site)
-    assert recording.sites.counted[0].names == ()
+    assert recording.sites.sites[0].names == ()
     columns = live.array
     assert columns["names"][0].startswith(live[0].names[0])
     both = sw.RecordingSet([recording, recording])
@@ -195,7 +195,7 @@ def test_calls_that_were_inlined(tmp_path: Path) -> None:
     (site,) = (site for site in recording.sites if site.allocated_bytes == 3000)
     names = "inner (inlined.c:3)", "middle (inlined.c:6)", "outer (inlined.c:9)"
     assert site.names[:4] == (*names, "main (inlined.c:11)")
-    assert recording.sites.counted[0].frames == recording.sites[0].frames
+    assert recording.sites.sites[0].frames == recording.sites[0].frames
 
 
 def test_a_program_is_called_what_it_was_started_as(program: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import spanwise as sw
 from spanwise import plots
 from spanwise.__main__ import main
+from spanwise.recordings.sites import Site
 from spanwise.recordings.span_pinning import GROUPS, NOT_FREED
 
 from tests.python.helpers import ALLOC, FREE, make_ops, needs_recorder, random_ops
@@ -189,12 +190,12 @@ def test_sites_with_equal_names_are_one_group() -> None:
     assert counts(found) == apart == counts(found.merged())  # without frames, each is another one
     names = (("g (a.c:9)",), ("f (a.c:3)",), ("f (a.c:3)",))
     through = ("", "printf", "puts")
-    named = replace(
-        found, frames=names, names=names, full_names=names, through=through, build_ids=()
-    )
+    sites = zip((2, 1, 3), names, through, strict=True)
+    named = replace(found, sites=tuple(Site(i, 0, 0, one, one, one, by) for i, one, by in sites))
     merged = named.merged()
     assert counts(merged) == [(8192, 1, 1, 8144, 1), (8192, 1, 1, 8096, 2)]
-    assert merged.labels() == ["g (a.c:9)", "f (a.c:3)"] and merged.through == ("", "")
+    assert merged.labels() == ["g (a.c:9)", "f (a.c:3)"]
+    assert [one.through for one in merged.sites] == ["", ""]
     assert merged.array["requested_bytes"].tolist() == [33, 66] and merged.spans == 2
     assert repr(named).count("f (a.c:3)") == 1 and counts(named) == apart
     assert len(named.plot().patches) == 4
