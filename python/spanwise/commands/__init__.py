@@ -23,17 +23,15 @@ COMMANDS = {
     "record": Command(
         "record", "run a dynamically linked program and record all its calls of the malloc family"
     ),
-    "convert": Command(
-        "exports", "convert a heap profile or a trace of another tool to a recording"
-    ),
+    "convert": Command("exports", "convert another tool's heap profile or trace to a recording"),
     "run": Command(
-        "run", "run a dynamically linked program with spanwise as its malloc and print its ledger"
+        "run", "run a dynamically linked program with spanwise as its malloc, then print its ledger"
     ),
     "advise": Command(
         "measures",
-        "say how much memory a program wastes and what to change, ranked by what it saves",
+        "report how much memory a program wastes and what to change, ranked by savings",
     ),
-    "ledger": Command("ledgers", "account every byte of a recording under a table"),
+    "ledger": Command("ledgers", "account for every byte of a recording under a table"),
     "estimate": Command(
         "ledgers", "estimate live and allocated bytes by call site from a sampled recording"
     ),
@@ -44,13 +42,13 @@ COMMANDS = {
     ),
     "build": Command(
         "tables",
-        "generate the C code of a table, build the library and the preloaded malloc with it",
+        "generate the C code of a table, and build the library and preloaded malloc with it",
     ),
     "replay": Command(
         "measures", "replay a recording with real memory and measure CPU time and RSS"
     ),
     "sweep": Command(
-        "searches", "account recordings under many tables, on all processors or a cluster"
+        "searches", "evaluate many tables on recordings, on all processors or a cluster"
     ),
     "bench": Command(
         "measures", "run a program under several allocators and compare CPU time and peak RSS"
@@ -59,7 +57,7 @@ COMMANDS = {
         "exports", "write an HTML page that shows how much a recording wasted, and where"
     ),
     "flame": Command("exports", "draw a flame graph of waste or resident bytes by call stack"),
-    "export": Command("exports", "convert a recording to a format of another tool"),
+    "export": Command("exports", "convert a recording to another tool's format"),
     "check": Command(
         "ledgers", "exit with status 1 if a recording wastes or holds more than a limit"
     ),
@@ -71,7 +69,7 @@ COMMANDS = {
     ),
     "demo": Command(
         "demo",
-        "record programs of this machine, build the best table for python3, measure it again",
+        "record programs on this machine, build the best table for python3, and measure it",
     ),
 }
 """Commands in the order of the help. `spanwise --help` loads no module of a command."""

@@ -49,7 +49,7 @@ DEFAULT_TABLE = "c16"
 DEFAULT_MOMENT = "peak-resident"
 """The moment of a command that is given none: the peak resident decides."""
 
-MOMENTS_HELP = "peak-resident (most is resident, the default), peak (most is requested)"
+MOMENTS_HELP = "peak-resident (of resident bytes, the default), peak (of requested bytes)"
 
 
 class Group(Protocol):
@@ -116,7 +116,7 @@ def add_placement_options(group: Group) -> None:
         "--decay-ms",
         type=float,
         metavar="MS",
-        help="return pages that are free for so long, during later calls (default 500)",
+        help="return pages that were free for MS milliseconds, during later calls (default 500)",
     )
     group.add_argument(
         "--batch",

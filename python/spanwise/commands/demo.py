@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""spanwise demo: record, account, optimize, build and measure programs of this machine.
+"""spanwise demo: record, account, optimize, build and measure programs on this machine.
 
 It writes its results to ./out.
 """

@@ -53,7 +53,10 @@ def add_convert(commands: SubParsers) -> None:
         " GODEBUG=traceallocfree=1 (its sizes are slot sizes, so Go's round-up is not in it)",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE.swt", help="default: the file's name with .swt, here"
+        "-o",
+        "--output",
+        metavar="FILE.swt",
+        help="default: the file's name with .swt, in the current directory",
     )
     _options.add_force_option(parser, "replace FILE.swt if it exists")
     parser.add_argument(
@@ -130,7 +133,7 @@ def add_export(commands: SubParsers) -> None:
         choices=tuple(VALUES),
         metavar="VALUE",
         default="inuse-bytes",
-        help=f"of each call site, for collapsed: {', '.join(VALUES)} (default inuse-bytes)",
+        help=f"value of each call site, for collapsed: {', '.join(VALUES)} (default inuse-bytes)",
     )
     _options.add_names_options(parser)
     _options.add_at_option(parser)

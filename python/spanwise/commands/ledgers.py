@@ -42,8 +42,8 @@ _MEASURES = (
     ("mean_occupancy", "slots in use, of all slots"),
     ("jw_mean", "held over requested, mean over the run"),
     ("jw_mean_steady", "  from half of the peak on"),
-    ("jw_at_peak_requested", "  when most is requested"),
-    ("jw_at_peak_held", "  when most is held"),
+    ("jw_at_peak_requested", "  at the peak of requested bytes"),
+    ("jw_at_peak_held", "  at the peak of held bytes"),
     ("jw_of_peaks", "  most held over most requested"),
 )
 
@@ -187,7 +187,7 @@ def add_check(commands: SubParsers) -> None:
     add_description(
         parser,
         "Resident, held and requested bytes are each checked at their own peak, so no moment of"
-        " the recording is above the limit; --max-waste is checked when most is resident. With"
+        " the recording is above the limit; --max-waste is checked at the peak resident. With"
         " another --at, all are checked at that one moment.",
     )
     _options.add_recording_options(parser)
@@ -438,7 +438,7 @@ def add_estimate(commands: SubParsers) -> None:
         "--at",
         default="peak",
         metavar="WHEN",
-        help="peak (most is requested, the default), end, or a time (such as 1.5s)",
+        help="peak (of requested bytes, the default), end, or a time (such as 1.5s)",
     )
     _options.add_table_option(parser)
     _options.add_valid_prefix_option(parser)

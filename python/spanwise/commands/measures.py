@@ -48,8 +48,8 @@ def add_bench(commands: SubParsers) -> None:
         "A round runs the program once under each allocator, in random order. 'plain' is the"
         " program as its users run it, with its own allocator. The others preload a malloc, and"
         " CPython gets PYTHONMALLOC=malloc. The first line says what spanwise saves compared with"
-        " plain. The program runs in the current directory; files that one run leaves there are"
-        " there in the next. A run fails if its exit status is not 0, if any command of its"
+        " plain. The program runs in the current directory; files that one run leaves there"
+        " remain for the next. A run fails if its exit status is not 0, if any command of its"
         " pipeline fails, or if its stdout differs from the plain run's. No table is fitted to a"
         " program that fails. The recordings of --fit are in DIR/PROGRAM; 'spanwise optimize'"
         " prints the lower bound on their peak, the row 'limit'.",
@@ -70,8 +70,8 @@ def add_bench(commands: SubParsers) -> None:
     parser.add_argument(
         "--fit",
         metavar="DIR",
-        help="directory for a table fitted to the first input of each program: its recordings,"
-        " and a build, which also runs",
+        help="fit a table to the first input of each program, and also run its build; directory"
+        " for recordings and builds",
     )
     parser.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="runs under each allocator [5]"
@@ -94,7 +94,7 @@ def add_bench(commands: SubParsers) -> None:
         "command",
         nargs=argparse.REMAINDER,
         metavar="-- PROGRAM ARGS",
-        help="program to run, in place of --cases",
+        help="program to run, instead of --cases",
     )
 
 

@@ -33,7 +33,12 @@ def add_record(commands: SubParsers) -> None:
         commands, "record", "spanwise record -o json.swt -- python3 -c 'import json'", run_record
     )
     parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
-    parser.add_argument("-o", "--output", metavar="FILE.swt", help="default: PROGRAM.swt, here")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.swt",
+        help="default: PROGRAM.swt in the current directory",
+    )
     add_force_option(parser, "replace FILE.swt if it exists, and FILE.PID.swt of an earlier run")
     add_flag(parser, "--children", "also record its child processes, to FILE.PID.swt")
     parser.add_argument(

@@ -25,9 +25,9 @@ from spanwise.results.files import check_output, write_whole
 
 _MORE = """\
 The exit status is the program's; 128 + N after signal N; 1 if it succeeded but
-no ledger was written; 2 if it could not be started. Its standard output is left
-alone. The first Ctrl-C goes to the program, the second ends it. The ledger of
-the peak is of a moment when live bytes were at most 1/32 below their highest.
+no ledger was written; 2 if it could not be started. Its standard output is
+unchanged. The first Ctrl-C goes to the program, the second ends it. The peak
+ledger is taken when live bytes are at most 1/32 below their maximum.
 
 Without this command, use LD_PRELOAD=libspanwise-malloc.so PROGRAM and these
 variables:
@@ -174,7 +174,7 @@ def _closing_lines(
         lines.append("requested counts whole slots: --plain keeps no requested sizes")
     if result.others and not options.children:
         count = _format.plural(len(result.others), "child")
-        lines.append(f"{count} with ledgers of their own (--children shows them)")
+        lines.append(f"{count} with their own ledgers (--children shows them)")
     if result.returncode < 0:
         lines.append(f"the program was ended by signal {-result.returncode}")
     elif result.returncode > 0:

@@ -54,7 +54,7 @@ def add_optimize(commands: SubParsers) -> None:
         "Tables are compared by the peak resident bytes of a simulated run. The row 'limit' is what"
         " perfect packing would need, the highest requested bytes; no table can go below it."
         " The saving is split by cause. What remains is partial spans, kept by a few objects that"
-        " outlived their neighbours, and memory outside of the heap (see 'spanwise bench').",
+        " outlived their neighbours, and memory outside the heap (see 'spanwise bench').",
     )
     parser.add_argument(
         "files", nargs="+", metavar="FILE.swt", help="recordings to fit the table to"
@@ -228,13 +228,13 @@ def _optimum(
 
 def _print(best: OptimizeResult, pareto: ParetoFront | None) -> None:
     if pareto is not None:
-        show(f"bytes when most is requested, simulated\n{pareto}", "")
+        show(f"bytes at the peak of requested bytes, simulated\n{pareto}", "")
     show(best)
 
 
 def _file_line(best: OptimizeResult, place: str, written: bool) -> str:
     if not written:
-        return f"{place} was not written; --anyway writes {best.table.name} nevertheless"
+        return f"{place} was not written; --anyway writes {best.table.name} all the same"
     return f"wrote {place} ({best.table.name}, {_format.plural(len(best.table), 'class')})"
 
 
@@ -256,7 +256,7 @@ def add_sweep(commands: SubParsers) -> None:
         "spanwise sweep json.swt --table go --table 'mine/*.json' -o sweep.jsonl",
         run_sweep,
     )
-    moments = "peak (most is requested: the default, the same for all tables), peak-resident"
+    moments = "peak (of requested bytes; the default, the same for all tables), peak-resident"
     _options.add_recording_options(parser, "peak", moments)
     _options.add_tables_option(parser, "{}, or a glob pattern; repeatable (default: go and c16)")
     add_session_options(parser, "row", "also draw the best tables")
