@@ -41,7 +41,7 @@ COLLECTOR: dict[str, list[Command]] = {
     "collector_list": [(f"{RELEASE}/test_collector_mark", "10000000")],
     "collector_threads": [
         ("SPANWISE_GC_ROUNDS=100000", f"{TSAN}/test_collector_{name}")
-        for name in ("stop", "steps", "finalizers")
+        for name in ("stop", "finalizers")
     ],
 }
 TESTS: dict[str, list[Command]] = {

@@ -4,9 +4,9 @@
 #ifndef TESTS_UNIT_COLLECTOR_H
 #define TESTS_UNIT_COLLECTOR_H
 
-#include "check.h"
 #include "spanwise/gc.h"
 #include "spanwise/stats.h"
+#include "spawn.h"
 
 static inline sw_gc *gc_begin(unsigned debug) {
     sw_gc *gc = NULL;
@@ -72,6 +72,24 @@ static inline int gc_count_object(void *ptr, size_t bytes, uint32_t cls, void *c
     (void)ptr, (void)bytes, (void)cls;
     ++*(uint64_t *)count;
     return 0;
+}
+
+/* This thread waits for the end of another one in a blocking region. */
+static inline void gc_join_thread(sw_gc *gc, pthread_t thread) {
+    CHECK_EQ(sw_gc_block(gc), SW_OK);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+}
+static inline void gc_in_thread(sw_gc *gc, void *(*body)(void *), void *arg) {
+    CHECK_EQ(sw_gc_block(gc), SW_OK);
+    (void)in_thread(body, arg);
+    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+}
+
+/* Cycles begin where as much was allocated as lives. */
+static inline void gc_pace_100(sw_gc *gc) {
+    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
+    CHECK_EQ(sw_gc_set_pace(gc, &pace), SW_OK);
 }
 
 /* Objects that the heap has, whether roots reach them or not. */

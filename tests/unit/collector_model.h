@@ -256,8 +256,8 @@ static inline int model_count_object(void *ptr, size_t bytes, uint32_t cls, void
 }
 
 /* The cycle has ended: the heap has exactly what it must have, and its pointers are those of the
- * model. given_up: the cycle was abandoned. alone: the heap has no other model's objects. */
-static inline void model_note_end(model *m, int given_up, int alone) {
+ * model. given_up: the cycle was abandoned. */
+static inline void model_note_end(model *m, int given_up) {
     uint64_t left = 0;
     m->cycles++;
     for (int i = 0; i < MODEL_OBJECTS; i++) {
@@ -275,7 +275,6 @@ static inline void model_note_end(model *m, int given_up, int alone) {
         for (int e = 0; e < MODEL_EDGES; e++)
             if (m->objects[i].edges[e] >= 0 && m->objects[m->objects[i].edges[e]].at == 0)
                 m->objects[i].edges[e] = -1;
-    if (!alone) return;
     model_count count = {.m = m};
     CHECK_EQ(sw_heap_each_object(sw_gc_heap(m->gc), model_count_object, &count), 0);
     CHECK_EQ(count.objects, left);

@@ -4,6 +4,7 @@
 #define TESTS_UNIT_RANGE_MEMORY_H
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "spanwise/allocator_vtable.h"
 

@@ -3,8 +3,6 @@
 #ifndef TESTS_UNIT_RUNNER_OPS_H
 #define TESTS_UNIT_RUNNER_OPS_H
 
-#include <stdbool.h>
-
 #include "heaps.h"
 
 enum { OBJECTS = 500, COUNT = 30000 };

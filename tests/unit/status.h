@@ -6,10 +6,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "check.h"

@@ -3,15 +3,12 @@
  * rest to the program. During growth within such a limit, caches and the collector find objects
  * beyond the part of the range that they knew, and other libraries' mappings are not touched. */
 #define _GNU_SOURCE
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "check.h"
 #include "heap/cache.h"
 #include "heaps.h"
 #include "page/space.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 #include "status.h"
 

@@ -8,7 +8,6 @@
 #include "dying_words.h"
 #include "faults.h"
 #include "gc/type.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 static sw_gc *gc;

@@ -3,9 +3,6 @@
  * the quarantine's bounds and the order in which chunks leave it. Full form:
  * build/release/test_arena_safe 1000000 */
 #define _GNU_SOURCE
-#include <inttypes.h>
-#include <pthread.h>
-
 #include "arena/chunk.h"
 #include "arenas.h"
 #include "collector.h"

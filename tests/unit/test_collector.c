@@ -3,16 +3,12 @@
  * and caches, kinds of objects and of words, graphs by numbers, bad input; objects of several
  * types in the same spans, in every order, and a limit whose hook collects. */
 #include <errno.h>
-#include <pthread.h>
-#include <stdbool.h>
 
-#include "collector.h"
 #include "collector_model.h"
 #include "faults.h"
 #include "gc/mark.h"
 #include "gc/type.h"
 #include "heap/cache.h"
-#include "spanwise/gc.h"
 #include "spawn.h"
 
 static uint32_t types[4];

@@ -4,11 +4,9 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "collector.h"
 #include "faults.h"
@@ -273,9 +271,7 @@ static void test_no_memory(unsigned roots) {
     if (SANITIZED) return; /* a sanitizer needs memory of its own */
     begin(roots);
     if (roots == 0) CHECK_EQ(sw_gc_join(gc, "main"), SW_OK);
-    CHECK_EQ(sw_gc_block(gc), SW_OK);
-    (void)in_thread(join_without_memory, NULL);
-    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+    gc_in_thread(gc, join_without_memory, NULL);
     CHECK_EQ(joined(), 1);
     end();
 }

@@ -3,11 +3,9 @@
  * against a model of it; then what a thread's end, a fork and refused memory do to such a cycle.
  * SPANWISE_GC_GRAPHS=n sets the number of random graphs; the full form is 100,000. */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <unistd.h>
 
 #include "collector.h"
 #include "gc/gc.h"
@@ -321,7 +319,7 @@ static void run_graphs(unsigned graphs, uint64_t *random) {
     }
     meet(&begins);
     CHECK_EQ(sw_gc_block(g.gc), SW_OK);
-    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
+    join_threads(threads, THREADS);
     CHECK_EQ(sw_gc_unblock(g.gc), SW_OK);
     g.cycles += gc_last_cycle(g.gc).number;
     gc_end(g.gc);
@@ -561,10 +559,8 @@ static void test_forks(void) {
         } else {
             meet_slice(&f, &nodes);
         }
-        fflush(stdout);
-        pid_t child = fork();
+        pid_t child = child_begin();
         if (child == 0) {
-            alarm(200); /* a hang is a failure, not a wait */
             sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
             f.other = NULL;
             push(&f, nodes);
@@ -652,9 +648,7 @@ static void test_abandoned_inside(void) {
         CHECK_EQ(f.list->number, 1);
     }
     __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
-    CHECK_EQ(sw_gc_block(f.gc), SW_OK);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
+    gc_join_thread(f.gc, thread);
     CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
     gc_end(f.gc);
 }
@@ -763,8 +757,7 @@ static void test_refused_thread(void) {
 static void test_refused_in_child(void) {
     fixture f;
     start(&f);
-    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
-    CHECK_EQ(sw_gc_set_pace(f.gc, &pace), SW_OK);
+    gc_pace_100(f.gc);
     pid_t child = fork();
     if (child == 0) {
         refuse_threads(true);
@@ -784,8 +777,7 @@ static void test_refused_in_child(void) {
 static void test_pace(void) {
     fixture f;
     start(&f);
-    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
-    CHECK_EQ(sw_gc_set_pace(f.gc, &pace), SW_OK);
+    gc_pace_100(f.gc);
     for (int i = 0; i < 2000000; i++) CHECK(sw_gc_new(f.gc, f.type, 1) != NULL);
     sw_gc_cycle cycle = wait_for_cycle(f.gc);
     CHECK(cycle.number >= 3);
@@ -863,9 +855,7 @@ static void test_back_to_stops(void) {
     CHECK_EQ(pthread_create(&thread, NULL, stop_late, gc), 0);
     while (!__atomic_load_n(&has_joined, __ATOMIC_ACQUIRE)) sched_yield();
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    CHECK_EQ(sw_gc_block(gc), SW_OK);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+    gc_join_thread(gc, thread);
     gc_end(gc);
 }
 
@@ -910,9 +900,7 @@ static void test_growing(void) {
     }
     CHECK(in_place > 0);
     __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
-    CHECK_EQ(sw_gc_block(f.gc), SW_OK);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
+    gc_join_thread(f.gc, thread);
     gc_end(f.gc);
 }
 

@@ -5,12 +5,10 @@
  * have returned. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <ucontext.h>
-#include <unistd.h>
 
 #include "collector.h"
 #include "gc/conservative.h"
@@ -187,9 +185,7 @@ static void test_places(void) {
     for (size_t i = 0; i < PLACES; i++) {
         begin();
         (void)test_place(&i);
-        CHECK_EQ(sw_gc_block(gc), SW_OK);
-        (void)in_thread(test_place_in_thread, &i);
-        CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+        gc_in_thread(gc, test_place_in_thread, &i);
         CHECK_EQ(gc->joined, 1);
         end();
     }
@@ -374,9 +370,7 @@ static NOINLINE void *with_guard_inside(void *arg) {
 
 static void test_unreadable_page(void) {
     begin();
-    CHECK_EQ(sw_gc_block(gc), SW_OK);
-    (void)in_thread(with_guard_inside, NULL);
-    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+    gc_in_thread(gc, with_guard_inside, NULL);
     end();
 }
 
@@ -480,9 +474,7 @@ static void test_blocked(void) {
     }
     for (int i = 0; i < 20; i++) collect();
     __atomic_store_n(&may_go, 1, __ATOMIC_RELEASE);
-    CHECK_EQ(sw_gc_block(gc), SW_OK);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_EQ(sw_gc_unblock(gc), SW_OK);
+    gc_join_thread(gc, thread);
     end();
 }
 

@@ -3,12 +3,9 @@
  * are only compared with each other. Shadow stacks: the objects in their frames live, and no
  * others. The model of a stack is an array of pushed frames; each misuse is an error that leaves
  * the stack unchanged. */
-#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdbool.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "collector.h"
 #include "spawn.h"
@@ -79,39 +76,6 @@ static void check_order(const fixture *f) {
         CHECK_EQ(f->events[i].thread, (uint64_t)getpid()); /* the first thread has that number */
         if (i > 0) CHECK(end_of(&f->events[i]) >= end_of(&f->events[i - 1]));
     }
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &now), 0);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* A cycle that is under way is finished by the next collection: two pauses and two cycles, one
- * after the other. */
-static void in_steps(void) {
-    uint64_t before = now_ns();
-    fixture *f = start(ROOM, NODES);
-    CHECK_EQ(sw_gc_step(f->gc, 1), SW_OK); /* no work, no event */
-    expect(f, "");
-    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
-    expect(f, "MP");
-    CHECK_EQ(sw_gc_step(f->gc, 10), SW_OK);
-    expect(f, "MP");
-    CHECK_EQ(sw_gc_step_ns(f->gc, UINT64_MAX), SW_OK); /* many pieces of work, one of time */
-    expect(f, "MP");
-    CHECK_EQ(sw_gc_step_ns(f->gc, UINT64_MAX), SW_OK);
-    expect(f, "SPC");
-    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
-    CHECK_EQ(sw_gc_abandon(f->gc), SW_OK);
-    CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
-    expect(f, "MPSPCMMSPC");
-    check_order(f);
-    CHECK(end_of(&f->events[9]) <= now_ns() - before); /* since the collector was made */
-    CHECK_EQ(f->events[4].cycle, 2);
-    CHECK_EQ(f->events[9].cycle, 3);
-    CHECK(end_of(&f->events[4]) <= f->events[9].start_ns);
-    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
 static void oldest_give_way(void) {
@@ -580,7 +544,7 @@ static void test_threads(void) {
     if (sw_gc_current_phase(gc) != SW_GC_IDLE) CHECK_EQ(sw_gc_finish(gc, &cycle), SW_OK);
     CHECK_EQ(left(), 0);
     __atomic_store_n(&leaving, 1, __ATOMIC_RELEASE);
-    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
+    join_threads(threads, THREADS);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
@@ -631,7 +595,6 @@ static void test_fork(void) {
 }
 
 int main(void) {
-    in_steps();
     oldest_give_way();
     switched_on_and_off();
     assists();

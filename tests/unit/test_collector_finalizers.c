@@ -262,9 +262,8 @@ static void test_fork(void) {
     while (__atomic_load_n(&stage, __ATOMIC_ACQUIRE) != 1) usleep(100);
     watch(make(2));
     collect(2, 0, 1); /* what is being called is a root */
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
-        alarm(200);
         CHECK_EQ(sw_gc_finalize(f.gc, 9), 1);
         CHECK_EQ(called[1], 2);
         collect(0, 2, 0);
@@ -283,9 +282,8 @@ static void test_fork(void) {
 static void fork_within(void *object, void *arg) {
     note(object, arg);
     kept_within = object;
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
-        alarm(200);
         collect(1, 0, 0); /* in the child it is being called as well */
         return;
     }

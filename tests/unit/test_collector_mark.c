@@ -44,19 +44,6 @@ static void collect_there(list *of) {
     CHECK(pthread_attr_destroy(&attributes) == 0);
 }
 
-/* Steps for a time: with none left each does 256 units, and one that has enough does all. */
-static void test_timed_steps(sw_gc *gc, uint64_t objects) {
-    uint64_t steps = 0;
-    CHECK(sw_gc_step_ns(gc, UINT64_MAX) == SW_OK && sw_gc_current_phase(gc) == SW_GC_IDLE);
-    CHECK(sw_gc_start(gc) == SW_OK);
-    for (; sw_gc_current_phase(gc) == SW_GC_MARKING; steps++) CHECK(sw_gc_step_ns(gc, 0) == SW_OK);
-    CHECK_EQ(steps, (objects + 255) / 256);
-    CHECK(sw_gc_step_ns(gc, UINT64_MAX) == SW_OK && sw_gc_current_phase(gc) == SW_GC_IDLE);
-    CHECK(sw_gc_start(gc) == SW_OK);
-    CHECK(sw_gc_step_ns(gc, UINT64_MAX) == SW_OK && sw_gc_current_phase(gc) == SW_GC_SWEEPING);
-    CHECK(sw_gc_finish(gc, NULL) == SW_OK);
-}
-
 /* A chain in which an object that is scanned in pieces follows each two that are not: only one
  * waits at a time. */
 static void test_mixed_chain(void) {
@@ -92,7 +79,6 @@ static void test_list(uint64_t objects) {
     }
     collect_there(&of);
     CHECK(of.marked == objects && of.freed == 0);
-    test_timed_steps(of.gc, objects);
     if (middle != NULL) *middle = NULL; /* no cycle is under way */
     collect_there(&of);
     CHECK(of.marked == objects - objects / 2 && of.freed == objects / 2);
@@ -355,27 +341,6 @@ static void test_choice(void) {
     gc_end(f.gc);
 }
 
-/* An abandoned cycle leaves grey objects: the next one scans none of them, though they were freed
- * meanwhile. */
-static void test_given_up(void) {
-    fixture f = make();
-    void **first = new_object(&f, f.small), **second = new_object(&f, f.small);
-    first[0] = second;
-    roots[0] = first;
-    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
-    CHECK(waits(&f, first));
-    CHECK_EQ(sw_gc_abandon(f.gc), SW_OK);
-    CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
-    CHECK_EQ(f.gc->queue.first, 0);
-    void **other = new_object(&f, f.small);
-    other[1] = new_object(&f, f.middle);
-    roots[0] = NULL;
-    roots[1] = other;
-    collect_by_span(&f, 2, 2);
-    collect_by_span(&f, 2, 0);
-    gc_end(f.gc);
-}
-
 /* While an object waits, its span gets one of another type: from then on each has its own map, and
  * the grey one too. */
 static void test_types_change(void) {
@@ -423,7 +388,6 @@ int main(int argc, char **argv) {
     test_who_waits();
     test_same_word();
     test_choice();
-    test_given_up();
     test_types_change();
     test_spans_end();
     return check_result();

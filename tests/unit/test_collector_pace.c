@@ -55,27 +55,6 @@ static void expect_after(const fixture *f, uint32_t count) {
     CHECK(sw_gc_current_phase(f->gc) == SW_GC_IDLE);
 }
 
-static void percent_of_what_lives(void) {
-    fixture f;
-    start(&f);
-    make_garbage(&f, 5 * A_MIB); /* no pace: no cycle */
-    CHECK(last(&f).number == 0);
-    set_pace(&f, 100, 0, 0);
-    expect_after(&f, 4 * A_MIB); /* nothing lives: of 4 MiB */
-    CHECK(last(&f).freed_objects == 9 * A_MIB - 1);
-    f.roots[0] = sw_gc_new(f.gc, f.plain, 8 * A_MIB);
-    CHECK(sw_gc_collect(f.gc, NULL) == SW_OK);
-    CHECK(last(&f).marked_bytes == 8 * MIB);
-    expect_after(&f, 8 * A_MIB);
-    set_pace(&f, 25, 0, 0);
-    expect_after(&f, 2 * A_MIB);
-    set_pace(&f, 0, 0, 0);
-    uint64_t number = last(&f).number;
-    make_garbage(&f, 20 * A_MIB);
-    CHECK(last(&f).number == number);
-    CHECK(sw_gc_destroy(f.gc) == SW_OK);
-}
-
 static pthread_barrier_t other_joins, other_ends;
 
 static void *join_and_block(void *gc) {
@@ -423,8 +402,7 @@ static void line(void) {
     push(f, 3 * MIB / NODE);
     f->list = list;
     f->gc->traced = true;
-    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
-    CHECK_EQ(sw_gc_set_pace(f->gc, &pace), SW_OK);
+    gc_pace_100(f->gc);
     CHECK_EQ(f->gc->goal, 4 * MIB);
     CHECK_STR(
         written(collect, f),
@@ -536,7 +514,6 @@ static void pieces(void) {
 }
 
 int main(void) {
-    percent_of_what_lives();
     threads_that_join_meanwhile(false);
     threads_that_join_meanwhile(true);
     in_steps();

@@ -93,24 +93,6 @@ static void test_many_references(void) {
     end();
 }
 
-static void test_explicit_free(int in_cycle) {
-    begin(SW_GC_CHECKMARK);
-    node *object = make(1);
-    f.roots[0] = make(2);
-    sw_gc_ref refs[3];
-    for (int k = 0; k < 3; k++) refs[k] = refer((sw_gc_ref_kind)k, object);
-    sw_gc_ref neighbour = refer(SW_GC_WEAK, f.roots[0]);
-    watch(object);
-    if (in_cycle) CHECK_EQ(sw_gc_start(f.gc), SW_OK);
-    sw_heap_free(f.heap, object);
-    for (int k = 0; k < 3; k++) CHECK(held(refs[k]) == NULL);
-    CHECK(held(neighbour) == f.roots[0]);
-    if (in_cycle) CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
-    collect(1, 0, 0);
-    CHECK_EQ(sw_gc_finalize(f.gc, 9), 0);
-    end();
-}
-
 /* An object that a realloc moves is another one, also a large one. */
 static void test_realloc(void) {
     begin(0);
@@ -379,8 +361,6 @@ int main(void) {
     test_reference_freed_twice();
     test_reference_freed_during_a_cycle();
     test_many_references();
-    test_explicit_free(0);
-    test_explicit_free(1);
     test_realloc();
     test_model();
     return check_result();

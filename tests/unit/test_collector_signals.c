@@ -3,12 +3,10 @@
  * because only there can a signal handler see whether a thread is inside the library. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "collector.h"
 #include "spanwise/gc_fast.h"
@@ -187,10 +185,10 @@ static void test_doing(int i) {
     for (int t = 0; t < 2; t++) CHECK_EQ(pthread_create(&doing[t], NULL, doings[i], NULL), 0);
     while (__atomic_load_n(&is_here, __ATOMIC_ACQUIRE) == 0) sched_yield();
     for (int t = 0; t < 2; t++) CHECK_EQ(pthread_create(&collecting[t], NULL, collect, NULL), 0);
-    for (int t = 0; t < 2; t++) CHECK_EQ(pthread_join(collecting[t], NULL), 0);
+    join_threads(collecting, 2);
     __atomic_store_n(&may_go, 1, __ATOMIC_RELEASE);
     CHECK_EQ(write(ends[1], (char[]){7, 7}, 2), 2);
-    for (int t = 0; t < 2; t++) CHECK_EQ(pthread_join(doing[t], NULL), 0);
+    join_threads(doing, 2);
     CHECK_EQ(close(ends[0]) + close(ends[1]), 0);
     if (check_failed()) fprintf(stderr, "doing %d\n", i);
     end();

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cycles in steps, between allocations, writes and frees, against the model of collector_model.h:
- * random graphs, forks, and threads, each with its own model, that stop for the steps of a
- * collector's thread. SPANWISE_GC_GRAPHS=n sets the number of random graphs; the full form is
- * 100,000. */
-#include <sched.h>
-#include <stdbool.h>
-#include <unistd.h>
-
+ * random graphs and forks. SPANWISE_GC_GRAPHS=n sets the number of random graphs; the full form is
+ * 100,000. Threads: test_collector_concurrent.c, test_collector_stop.c. */
 #include "collector_model.h"
 #include "gc/gc.h"
 #include "spawn.h"
@@ -25,8 +20,6 @@ static void note_cycle(const model *m) {
     checked_of[cycle.order] += (m->gc->debug & SW_GC_CHECKMARK) != 0 && !cycle.given_up;
     swept_of[cycle.order] += cycle.marked_objects + cycle.freed_objects + cycle.pending_objects;
 }
-
-/* --- one random graph ------------------------------------------------------------------------- */
 
 static void start(model *m) {
     model_note_start(m);
@@ -63,7 +56,7 @@ static void drive(model *m) {
         CHECK_EQ(sw_gc_step(m->gc, (size_t)model_pick(m, 8)), SW_OK);
     }
     if (sw_gc_current_phase(m->gc) == SW_GC_IDLE) {
-        model_note_end(m, given_up, 1);
+        model_note_end(m, given_up);
         note_cycle(m);
     }
 }
@@ -77,11 +70,11 @@ static void end_graph(model *m) {
     clear_roots(m);
     if (sw_gc_current_phase(m->gc) != SW_GC_IDLE) {
         CHECK_EQ(sw_gc_finish(m->gc, NULL), SW_OK);
-        model_note_end(m, 0, 1);
+        model_note_end(m, 0);
     }
     model_note_start(m);
     CHECK_EQ(sw_gc_collect(m->gc, NULL), SW_OK);
-    model_note_end(m, 0, 1);
+    model_note_end(m, 0);
     for (int i = 0; i < MODEL_OBJECTS; i++) CHECK_EQ(m->objects[i].at, 0);
 }
 
@@ -143,10 +136,8 @@ static void go_on(model *m, int operations) {
 
 /* The child has a cycle in its midst; it goes on with it, and with others. */
 static void fork_now(model *m) {
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
-        alarm(200); /* a hang is a failure, not a wait */
         go_on(m, 60);
         verify(m);
         end_graph(m);
@@ -196,101 +187,9 @@ static void test_placements(void) {
         }
 }
 
-/* --- threads ---------------------------------------------------------------------------------- */
-
-enum { THREADS = 3, ROUNDS = 400, BATCH = 25 };
-
-static model models[THREADS];
-static pthread_rwlock_t world =
-    PTHREAD_RWLOCK_INITIALIZER; /* written by whoever wants it to stop */
-
-static int running = THREADS; /* atomic */
-
-static int seen_enough; /* atomic: frees have waited for a sweep, and cycles have ended */
-
-static int collected; /* atomic: the collector's thread is done; others may end now */
-
-/* However seldom the collector's thread gets a processor, it has seen enough before the others end.
- */
-static bool goes_on(unsigned round) {
-    return !check_failed() && (round < check_rounds("SPANWISE_GC_ROUNDS", ROUNDS) ||
-                               !__atomic_load_n(&seen_enough, __ATOMIC_ACQUIRE));
-}
-
-static void *mutate(void *arg) {
-    model *m = arg;
-    for (unsigned n = 0; goes_on(n); n++) {
-        pthread_rwlock_rdlock(&world);
-        for (int k = 0; k < BATCH; k++) model_mutate(m);
-        pthread_rwlock_unlock(&world);
-        sched_yield();
-    }
-    __atomic_sub_fetch(&running, 1, __ATOMIC_RELEASE);
-    while (!__atomic_load_n(&collected, __ATOMIC_ACQUIRE)) sched_yield(); /* its end is a call */
-    return NULL;
-}
-
-static void stop_and_step(sw_gc *gc, uint64_t *random) {
-    pthread_rwlock_wrlock(&world);
-    if (sw_gc_current_phase(gc) == SW_GC_IDLE) {
-        for (int t = 0; t < THREADS; t++) model_note_start(&models[t]);
-        CHECK_EQ(sw_gc_set_order(gc, models[0].cycles % 2 == 0 ? SW_GC_BY_SPAN : SW_GC_BY_OBJECT),
-                 SW_OK);
-        CHECK_EQ(sw_gc_start(gc), SW_OK);
-    } else {
-        CHECK_EQ(sw_gc_step(gc, check_random(random) % 16), SW_OK);
-        if (sw_gc_current_phase(gc) == SW_GC_IDLE)
-            for (int t = 0; t < THREADS; t++) model_note_end(&models[t], 0, 0);
-    }
-    if (check_random(random) % 8 == 0) CHECK_EQ(sw_gc_verify(gc), SW_OK);
-    if (models[0].cycles > 2 && models[0].pending > 0)
-        __atomic_store_n(&seen_enough, 1, __ATOMIC_RELEASE);
-    pthread_rwlock_unlock(&world);
-    sched_yield();
-}
-
-/* The heap has what the models of all threads have. */
-static void end_all(sw_gc *gc) {
-    uint64_t known = 0;
-    if (sw_gc_current_phase(gc) != SW_GC_IDLE) {
-        CHECK_EQ(sw_gc_finish(gc, NULL), SW_OK);
-        for (int t = 0; t < THREADS; t++) model_note_end(&models[t], 0, 0);
-    }
-    for (int t = 0; t < THREADS; t++)
-        for (int i = 0; i < MODEL_OBJECTS; i++) known += models[t].objects[i].at != 0;
-    CHECK_EQ(gc_objects(gc), known);
-    CHECK_EQ(sw_heap_verify(sw_gc_heap(gc)), SW_OK);
-    CHECK_EQ(sw_gc_verify(gc), SW_OK);
-    for (int t = 0; t < THREADS; t++)
-        for (int r = 0; r < MODEL_ROOTS; r++) model_set_root(&models[t], r, -1);
-    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    CHECK_EQ(gc_objects(gc), 0);
-}
-
-/* Each thread has its model, between the steps of this one. */
-static void test_threads(void) {
-    sw_gc *gc;
-    pthread_t threads[THREADS];
-    uint64_t random = 9;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
-    for (int t = 0; t < THREADS; t++) model_begin(&models[t], gc, 100 + (uint64_t)t);
-    for (int t = 0; t < THREADS; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, mutate, &models[t]), 0);
-    while (__atomic_load_n(&running, __ATOMIC_ACQUIRE) > 0 && !check_failed())
-        stop_and_step(gc, &random);
-    __atomic_store_n(&collected, 1, __ATOMIC_RELEASE);
-    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
-    end_all(gc);
-    CHECK(seen_enough || check_failed());
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
 int main(void) {
-    if (!UNDER_TSAN) { /* one thread */
-        test_graphs();
-        test_forks();
-        test_placements();
-    }
-    test_threads();
+    test_graphs();
+    test_forks();
+    test_placements();
     return check_result();
 }

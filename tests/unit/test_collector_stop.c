@@ -6,13 +6,8 @@
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdbool.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "collector.h"
 #include "gc/gc.h"
@@ -151,7 +146,7 @@ static void run_threads(bool paced) {
         CHECK_EQ(pthread_create(&threads[t], NULL, mutate, &shared.lists[t]), 0);
     for (int w = 0; w < 2 && !paced; w++)
         CHECK_EQ(pthread_create(&workers[w], NULL, work, &seeds[w]), 0);
-    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
+    join_threads(threads, THREADS);
     for (int w = 0; w < 2 && !paced; w++) CHECK_EQ(pthread_join(workers[w], NULL), 0);
     CHECK(has_seen_enough() || check_failed());
     CHECK_EQ(shared.gc->timeouts, 0); /* every wake-up came */
@@ -374,7 +369,7 @@ static void play(void (*way)(int thread), bool they_sleep) {
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     sleeps = false;
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < LATE; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    join_threads(threads, LATE);
     end();
 }
 
@@ -404,7 +399,7 @@ static void inside(void) {
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     sleeps = false;
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < LATE; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    join_threads(threads, LATE);
     CHECK_EQ(gc->changing, 0);
     end();
 }
@@ -450,7 +445,7 @@ static void slow_sleeper(void) {
     set_stopping(1);
     sw_os_lock_acquire(&gc->lock);
     sw_gc_resume_world(gc);
-    for (int i = 0; i < LATE; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    join_threads(threads, LATE);
     end();
 }
 

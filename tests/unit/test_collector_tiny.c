@@ -4,10 +4,8 @@
  * object never change. Then type allocators, whose inline code allocates the same objects as
  * sw_gc_new, in the same slots, at the same moments of a pace. */
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <unistd.h>
 
 #include "collector.h"
 #include "faults.h"
@@ -268,7 +266,7 @@ static void test_threads(void) {
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
     CHECK_EQ(gc_objects(f.gc), THREADS); /* the newest of each */
     __atomic_store_n(&leaving, 1, __ATOMIC_RELEASE);
-    for (int t = 0; t < THREADS; t++) CHECK_EQ(pthread_join(threads[t], NULL), 0);
+    join_threads(threads, THREADS);
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
     CHECK_EQ(gc_objects(f.gc), 0); /* a thread's end gives its block up */
     gc_end(f.gc);
@@ -467,16 +465,14 @@ static void maker_test_threads(void) {
     sw_gc_cycle cycle = gc_collect(shared_gc);
     CHECK(cycle.number > 10);
     CHECK_EQ(cycle.marked_objects, THREADS * OF_A_THREAD);
-    CHECK_EQ(sw_gc_verify(shared_gc), SW_OK);
-    CHECK_EQ(sw_gc_destroy(shared_gc), SW_OK);
+    gc_end(shared_gc);
 }
 
 static void test_fork(void) {
     sw_gc *gc = gc_begin(0);
     sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, 16, 1));
     CHECK(sw_gc_type_alloc(&maker) != NULL);
-    fflush(stdout);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
         for (int i = 0; i < 1000; i++) CHECK(sw_gc_type_alloc(&maker) != NULL);
         CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);

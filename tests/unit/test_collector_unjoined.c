@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that use a collected heap without joining it, and threads that end without leaving it. */
-#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -137,7 +136,7 @@ static void cycles_outlive_them(void) {
     for (int i = 0; i < MUTATORS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, mutate, NULL), 0);
     for (int i = 0; i < CYCLES; i++) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     __atomic_store_n(&stops, 1, __ATOMIC_SEQ_CST);
-    for (int i = 0; i < MUTATORS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    join_threads(threads, MUTATORS);
     remember_faults();
     end();
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verify must find every damaged number and bit of metadata, one at a time. */
-#include <stdbool.h>
-
-#include "check.h"
 #include "filled_heap.h"
 #include "heap/cache.h"
 #include "heap/hint.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 
 static unsigned flips, tried, found; /* flips: those of all parts (check_mine) */
 static const char *missed[400];

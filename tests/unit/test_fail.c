@@ -5,7 +5,6 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/fail.h"
-#include "check.h"
 #include "dying_words.h"
 
 #define STATUS_PAIR(name, text) {SW_##name, #name, text},

@@ -3,14 +3,12 @@
  * memory is zeroed exactly when the rules require it. */
 #include <errno.h>
 
-#include "check.h"
 #include "faults.h"
 #include "gen/paths.h"
 #include "heap/default.h"
 #include "heap/target.h"
 #include "heaps.h"
 #include "spanwise/fast.h"
-#include "spanwise/spanwise.h"
 
 /* The size must be a constant where sw_fast_malloc is written. */
 #define SIZE_CASE(n)                                                                               \

@@ -3,15 +3,11 @@
  * scalable allocators, ranges and backings, and while caches keep large objects or empty spans. The
  * child can use all of them, and no object is lost. One argument: the number of forks of each kind
  * beside caches (40 by default). */
-#include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "arenas.h"
-#include "check.h"
 #include "heap/heap.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 enum { THREADS = 3, HELD = 400, FORKS = 100 };
@@ -156,9 +152,8 @@ static void fork_beside(void *(*hammer)(void *), int (*child_works)(void), int f
     for (uintptr_t i = 0; i < FORKERS; i++)
         if (pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)) != 0) abort();
     for (int i = 0; i < forks; i++) {
-        pid_t child = fork();
+        pid_t child = child_begin();
         if (child == 0) {
-            alarm(200);
             _exit(child_works());
         }
         expect_exit_0(child);

@@ -13,7 +13,6 @@
 #include "heaps.h"
 #include "inspect/verify_points.h"
 #include "simulator/runner.h"
-#include "spanwise/spanwise.h"
 
 /* A heap with this thread's cache, which a forked child keeps as it is. */
 static sw_heap *heap;
@@ -197,8 +196,7 @@ static void whole_damage(void) {
     /* Of a cache that is idle: one that takes a span renews its copy first. A heap of two caches is
      * checked only where the process is known to have one thread. */
     PLANT_WHERE(sw_os_is_single_threaded(), 3, "cache 2: its record is damaged") {
-        sw_cache *other = NULL;
-        CHECK_EQ(sw_cache_open(heap, &other), SW_OK);
+        sw_cache *other = cache_of(heap);
         other->frames = UINT64_MAX; /* the space may grow meanwhile */
         refill();
     }

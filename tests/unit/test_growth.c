@@ -4,14 +4,10 @@
  * choice of the span that serves the next request: a partial one by the placement policy, or an
  * idle one of a medium class, which serves its class without the lock, counts as cached, and is
  * released when pages are needed. */
-#include <stdbool.h>
-
-#include "check.h"
 #include "faults.h"
 #include "heap/cache.h"
 #include "heap/heap.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 
 enum { PAGE = 4096, SIZE = 64, SLOTS = PAGE / SIZE, SPANS_MAX = 64 };
 
@@ -244,9 +240,6 @@ static void pages_apart_do_not_count(void) {
 
 enum { CHOICE_PAGE = 8192, TEN_SLOT = 800, CHOICE_SLOTS = 10, SPANS = 5 };
 
-static sw_heap *heap;
-static sw_cache *cache;
-static sw_table *table;
 static char *slots[SPANS][CHOICE_SLOTS];
 
 /* Spans 0 to 4, all full, the last one current. Objects with pointers: these get no hints. */

@@ -4,13 +4,10 @@
  * points. */
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdbool.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "heap/target.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 
 static _Thread_local bool held_up; /* this thread stops before it looks at the bit */
 static bool stop_release;          /* the next release stops before it unmaps the span */

@@ -3,12 +3,8 @@
  * identity hold after random work, and live and dry heaps agree to the byte. Under the built-in
  * tables and under odd ones: pages of 4 to 64 KiB, spans of 8192 slots, 255 classes, slots of 256
  * KiB, one slot per span. */
-#include <stdbool.h>
-
-#include "check.h"
 #include "heaps.h"
 #include "page/space.h"
-#include "spanwise/spanwise.h"
 
 enum { OBJECTS = 4000 };
 

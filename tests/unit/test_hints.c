@@ -2,14 +2,10 @@
 /* Hints: when a free leaves one, and that none reallocates a slot in use, whatever happens between
  * the free and the next allocation: drains, hand-over, exit, fork, a hook or a handler that
  * frees. */
-#include <stdbool.h>
-
-#include "check.h"
 #include "heap/hint.h"
 #include "heap/remote.h"
 #include "heaps.h"
 #include "live_list.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 enum {

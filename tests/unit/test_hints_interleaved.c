@@ -8,11 +8,6 @@
  * A drain is not split: ThreadSanitizer and test_hazard_race.c cover it.
  *
  * test_hints_interleaved [LENGTH]: number of steps of the owner's program (2; 4 take minutes). */
-#include <stdbool.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "check.h"
 #include "heap/hazard.h"
 #include "heap/hint.h"
 #include "heap/remote.h"
@@ -20,7 +15,6 @@
 #include "heap/verify_point.h"
 #include "heaps.h"
 #include "live_list.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 enum { SLOT = 512, SLOTS = 16 }; /* table go: a page, so 16 slots, a span */

@@ -5,13 +5,9 @@
  * cache keeps are bounded, counted, used before fresh pages and before a request is refused, and
  * returned by decay, trims and the end of their cache (forks: test_fork.c). Misuse: test_misuse.c.
  */
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
-#include "check.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 #if UNDER_TSAN
@@ -288,16 +284,13 @@ static void races(bool tracked) {
     atomic_store(&faults, 0);
     start_threads(threads, THREADS, racer, 3);
     join_threads(threads, THREADS);
-    sw_ledger l = ledger_of(heap);
-    CHECK_EQ(l.live_objects,
+    CHECK_EQ(ledger_of(heap).live_objects,
              atomic_load(&allocated) - (atomic_load(&asked) - atomic_load(&faults)));
     CHECK(RACE_STEPS == 0 || atomic_load(&faults) > 0);
     heap_end(heap);
 }
 
 enum { SIZE = 64 * K };
-
-static sw_heap *heap;
 
 static sw_heap *make_kept(bool dry, uint64_t limit, uint64_t decay_ns) {
     return heap_with((heap_setting){.dry = dry,

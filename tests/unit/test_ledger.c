@@ -2,13 +2,9 @@
 /* The ledger and the heap map: against the program's own counts after random work, and every term
  * and column against numbers computed by hand. In the latter, pages have 8 KiB, and one class of
  * 800 bytes has ten slots per span and a tail of 192 bytes. */
-#include <stdbool.h>
-
-#include "check.h"
 #include "filled_heap.h"
 #include "heap/heap.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 
 /* --- the ledger ------------------------------------------------------------------------------- */
 

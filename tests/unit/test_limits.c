@@ -4,15 +4,11 @@
  * options. The result is NULL and ENOMEM, never a crash, heaps work afterwards, and freed memory
  * is reused for objects of another size and their metadata. */
 #include <errno.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <stdbool.h>
 #include <sys/resource.h>
 
-#include "check.h"
 #include "heaps.h"
 #include "os/os.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 #include "status.h"
 

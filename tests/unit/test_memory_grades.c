@@ -2,7 +2,6 @@
 /* The checks of structs other than heaps (test_grades.c): damage planted in each ends a forked
  * child with the broken rule at grade 2 and above; lower grades do not check. The verification of
  * a whole range finds what no local check can see, at every grade. */
-
 #include "arena/arena.h"
 #include "arena/chunk_cache.h"
 #include "arena/log.h"

@@ -6,10 +6,8 @@
  * the heap; objects of mode OFF belong to malloc, so they are FOREIGN. Every path of a closed
  * cache fails with an error. Frees that race with reuse: test_large.c. */
 #include <errno.h>
-#include <stdbool.h>
 
 #include "arenas.h"
-#include "check.h"
 #include "collector.h"
 #include "ds/handle.h"
 #include "dying_words.h"
@@ -18,7 +16,6 @@
 #include "heap/target.h"
 #include "heaps.h"
 #include "spanwise/fast.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 static void each_kind(size_t size, const sw_table *table) {
@@ -204,8 +201,8 @@ enum { ARENA_SIZES = sizeof arena_sizes / sizeof *arena_sizes };
 static void refuses_each_size(uint32_t mode, bool safe, uint64_t limit, const char *name) {
     sw_heap *heap = NULL;
     sw_cache *cache = NULL;
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-    CHECK_EQ(sw_cache_open(heap, &cache), SW_OK);
+    heap = heap_with((heap_setting){0});
+    cache = cache_of(heap);
     sw_arena *arena = make_arena_of(mode, CHUNK, limit, heap, safe);
     sw_arena *plain = make_arena_of(mode, CHUNK, limit, NULL, safe);
     for (int i = 0; i < ARENA_SIZES; i++) {
@@ -230,8 +227,7 @@ static void refuses_each_size(uint32_t mode, bool safe, uint64_t limit, const ch
 /* Short objects of the heap share blocks of pages. A savepoint gives their room back. */
 static void short_objects_share_blocks(void) {
     enum { COUNT = 400, BYTES = 1000 };
-    sw_heap *heap = NULL;
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    sw_heap *heap = heap_with((heap_setting){0});
     sw_arena *arena = make_arena_of(SW_ARENA_AUTO, 4096, 4096, heap, false);
     do {
         CHECK(sw_arena_alloc(arena, 512, 0, 0) != NULL);
@@ -281,16 +277,6 @@ static sw_heap *new_heap(const sw_heap_options *options) {
     sw_heap *heap;
     CHECK_EQ(sw_heap_create(options, &heap), SW_OK);
     return heap;
-}
-
-static sw_cache *new_cache(sw_heap *heap) {
-    sw_cache *cache = cache_of(heap);
-    return cache;
-}
-
-static uint64_t open_caches(sw_heap *heap) {
-    sw_ledger ledger = ledger_of(heap);
-    return ledger.caches;
 }
 
 /* --- a closed cache --------------------------------------------------------------------------- */
@@ -350,13 +336,13 @@ static void *use(sw_heap *heap, sw_cache *cache) {
 
 static void in_heap(const sw_heap_options *options) {
     sw_heap *heap = new_heap(options);
-    sw_cache *closed = new_cache(heap), *open = new_cache(heap);
+    sw_cache *closed = cache_of(heap), *open = cache_of(heap);
     void *object = use(heap, closed);
     (void)use(heap, open);
     sw_cache_close(closed);
     every_path_fails(closed, object);
     if (options->table == sw_table_default()) inline_paths_fail(closed, object);
-    CHECK_EQ(open_caches(heap), 1);
+    CHECK_EQ(ledger_of(heap).caches, 1);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     seen_count = 0;
     sw_cache_free(open, object); /* it lives: no free of it was done */
@@ -392,19 +378,19 @@ static void caches_of_each_heap(void) {
 /* What is open by now does not suffer from those that go on with a closed one. */
 static void closed_twice(void) {
     sw_heap *heap = new_heap(NULL);
-    sw_cache *first = new_cache(heap);
+    sw_cache *first = cache_of(heap);
     sw_cache_close(first);
     for (int i = 0; i < WAITING; i++) {
-        sw_cache *next = new_cache(heap);
+        sw_cache *next = cache_of(heap);
         CHECK(next != first);
         void *p = sw_cache_alloc(next, 64, 0);
         EXPECT_FAULT(STALE_HANDLE, first, sw_cache_close(first));
-        CHECK_EQ(open_caches(heap), 1);
+        CHECK_EQ(ledger_of(heap).caches, 1);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         sw_cache_free(next, p);
         sw_cache_close(next);
     }
-    CHECK(new_cache(heap) == first); /* the oldest, now that enough wait */
+    CHECK(cache_of(heap) == first); /* the oldest, now that enough wait */
     heap_end(heap);
 }
 

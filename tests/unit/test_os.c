@@ -3,16 +3,9 @@
  * exclude, clocks do not go back, output paths follow links. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/bits.h"
-#include "check.h"
 #include "os/os.h"
 #include "spawn.h"
 #include "status.h"

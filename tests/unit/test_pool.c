@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdbool.h>
 
-#include "check.h"
 #include "collector.h"
 #include "faults.h"
 #include "pool/pool.h"

@@ -5,16 +5,11 @@
  * are allocated as zeroed. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include "check.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 enum { LARGE = 200 * 8192, SPAN = 1 << 16, OBJECTS = 100, SECOND = 1000000000 };

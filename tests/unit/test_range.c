@@ -4,11 +4,9 @@
  * latter covers every back end with every placement that it supports, and their metadata: no
  * allocation once grown, no change if memory is refused. Costs in machine instructions. One argument:
  * operations per combination (10,000,000 for the full form, which takes some minutes). */
-#include "check.h"
 #include "range/range.h"
 #include "range_memory.h"
 #include "range_model.h"
-#include "spanwise/range.h"
 #include "spawn.h"
 
 static sw_range_options options_of(uint32_t backend, uint64_t unit) {
@@ -339,7 +337,6 @@ static void survives_refused_memory(uint32_t backend) {
  * ThreadSanitizer while it holds its locks. */
 #if defined(__x86_64__) && !SANITIZED && SW_CHECK < 3
 #include <signal.h>
-#include <unistd.h>
 #include <x86intrin.h>
 
 enum { FEW = 64, MANY = 4096, PIECE_MAX = 64, REQUESTS = 4, STEPS_MAX = 20000 };

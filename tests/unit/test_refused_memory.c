@@ -5,7 +5,6 @@
  * system calls below refuse. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -14,7 +13,6 @@
 #include "gc/grey.h"
 #include "guard/state.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 static struct {
@@ -52,10 +50,8 @@ static uint64_t run(void (*program)(uint32_t), uint32_t arg, uint64_t from, uint
     uint64_t report[2] = {0, 0};
     int ends[2];
     CHECK_EQ(pipe(ends), 0);
-    fflush(NULL);
-    pid_t child = fork();
+    pid_t child = child_begin();
     if (child == 0) {
-        alarm(200);
         sys.made = refused = 0;
         sys.from = from;
         sys.to = to;

@@ -6,15 +6,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
 
-#include "check.h"
 #include "heap/hint.h"
 #include "heap/remote.h"
 #include "heap/target.h"
 #include "heaps.h"
 #include "sizeclass/table.h"
-#include "spanwise/spanwise.h"
 
 enum { CACHES = 5, OBJECTS_MAX = 40000, SIZES_MAX = 12, SPANS_MAX = 4096 };
 
@@ -103,8 +100,7 @@ static void check_heap(void) {
     if (sw_heap_verify(heap) != SW_OK)
         fprintf(stderr, "seed %d: %s\n", (int)seed, sw_last_error()->message);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.live_objects, live);
+    CHECK_EQ(ledger_of(heap).live_objects, live);
     for (uint32_t i = 0; i < live; i++) check_object(&objects[i]);
     check_hazards();
 }
@@ -228,10 +224,7 @@ static sw_span *set_remote(const void *p) {
     return target.span;
 }
 
-static uint64_t count_spans(void) {
-    sw_ledger l = ledger_of(heap);
-    return l.spans;
-}
+static uint64_t count_spans(void) { return ledger_of(heap).spans; }
 
 static void *close_owner(void *arg) {
     sw_cache_close(owner);

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runner's measurements: of short histories by hand (the mean of held over requested, a row of
  * the time line), and of a long random one against the program's own counts. */
-#include "check.h"
-#include "heaps.h"
 #include "runner_ops.h"
-#include "spanwise/spanwise.h"
 
 enum { ALLOC = SW_OP_ALLOC, FREE = SW_OP_FREE, REALLOC = SW_OP_REALLOC, STEPS_MAX = 16 };
 

@@ -4,12 +4,9 @@
  * test_run_measures.c.
  */
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "heap/cache.h"
-#include "heaps.h"
 #include "runner_ops.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 #include "trace_fixture.h"
 

@@ -4,15 +4,10 @@
  * backings: how each rounds, keeps and returns blocks. Recyclable memory: test_memory.c. Forks:
  * test_fork.c. */
 #include <fcntl.h>
-#include <pthread.h>
-#include <unistd.h>
 
 #include "buffer/backing.h"
 #include "buffer/scalable.h"
-#include "check.h"
-#include "range_memory.h"
 #include "scalables.h"
-#include "spanwise/scalable.h"
 #include "spawn.h"
 
 /* --- growth ----------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
 /* Tiered slabs: hand-written cases, a model that knows every slot, misuse, alerts, threads, refused
  * options. Damage: test_memory_grades.c, forks: test_fork.c. */
 #include <errno.h>
-#include <pthread.h>
 
 #include "arenas.h"
 #include "faults.h"

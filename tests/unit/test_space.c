@@ -9,10 +9,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/bits.h"
-#include "check.h"
 #include "os/os.h"
 #include "page/runs.h"
 #include "page/space.h"
@@ -259,8 +257,6 @@ static void damage(void) {
     }
     sw_meta_destroy(&meta);
 }
-
-/* --- wide pages ------------------------------------------------------------------------------- */
 
 /* A system whose pages are wider than a table's, as arm64 kernels with 16 or 64 KiB have them:
  * every page is accessible when it is allocated, and only whole free pages of the system are

@@ -4,15 +4,11 @@
  * The number of words that a class needs, by brute force; spans that end before, on and after a
  * word boundary; every invalid pointer into a span; damage to every bit of a record with an
  * embedded word. */
-#include <stdbool.h>
-
-#include "check.h"
 #include "ds/meta.h"
 #include "heap/heap.h"
 #include "heap/placement.h"
 #include "heap/target.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 
 enum { SPANS = 2, SLOTS_MAX = SW_TABLE_SLOTS_MAX };
 
@@ -92,13 +88,12 @@ static void set_up(const edge *e, bool tracked, bool dry) {
     CHECK_EQ(sw_words_of(e->size, e->slots), e->words);
     b.heap = heap_with(
         (heap_setting){.table = b.table, .tracked = tracked, .dry = dry, .manual_clock = 1});
-    CHECK_EQ(sw_cache_open(b.heap, &b.owner), SW_OK);
-    CHECK_EQ(sw_cache_open(b.heap, &b.other), SW_OK);
+    b.owner = cache_of(b.heap);
+    b.other = cache_of(b.heap);
 }
 
 static void tear_down(void) {
-    CHECK_EQ(sw_heap_verify(b.heap), SW_OK);
-    CHECK_EQ(sw_heap_destroy(b.heap), SW_OK);
+    heap_end(b.heap);
     sw_table_destroy(b.table);
 }
 

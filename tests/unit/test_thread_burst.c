@@ -5,18 +5,14 @@
  * for memory once the peak number of threads has been reached: the library's calls of mmap and
  * munmap are counted here, the C library's own calls, for stacks, are not. */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include "check.h"
 #include "faults.h"
 #include "heap/cache.h"
 #include "heaps.h"
 #include "os/os.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 enum {
@@ -60,13 +56,6 @@ static void make(uint64_t decay_ns, bool dry, bool huge) {
     CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
 }
 
-static void end(void) { heap_end(heap); }
-
-static sw_ledger ledger(void) {
-    sw_ledger l = ledger_of(heap);
-    return l;
-}
-
 /* --- threads ---------------------------------------------------------------------------------- */
 
 static void *burst(void *arg) {
@@ -101,7 +90,7 @@ static void end_wave(int count) {
 
 /* Checks what the ended threads left; `live` is the ledger from before they ended. */
 static void check_rest(const sw_ledger *live) {
-    sw_ledger l = ledger();
+    sw_ledger l = ledger_of(heap);
     uint64_t stripped = (uint64_t)threads - WHOLE;
     CHECK_EQ(l.live_objects, 0);
     CHECK_EQ(l.caches, 0);
@@ -128,7 +117,7 @@ static void check_records(void) {
 static void burst_is_bounded(bool huge) {
     make(0, false, huge);
     begin_wave(threads);
-    sw_ledger live = ledger(), touched = {.struct_bytes = sizeof touched};
+    sw_ledger live = ledger_of(heap), touched = {.struct_bytes = sizeof touched};
     CHECK_EQ(live.live_objects, threads * SIZES);
     CHECK_EQ(live.spans, threads * SIZES);
     CHECK_EQ(live.held_bytes - live.metadata_bytes, (uint64_t)threads * SIZES * SPAN);
@@ -140,12 +129,10 @@ static void burst_is_bounded(bool huge) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     /* Two ticks return the rest: one for kept spans, one for pages that were free before it. */
     for (uint64_t i = 1; i <= 3; i++) sw_heap_set_time(heap, i * heap->options.decay_ns);
-    sw_ledger l = ledger();
+    sw_ledger l = ledger_of(heap);
     CHECK_EQ(l.held_bytes, l.metadata_bytes);
-    end();
+    heap_end(heap);
 }
-
-/* --- records, one thread ---------------------------------------------------------------------- */
 
 static void open_all(sw_cache_holder holder) {
     for (int i = 0; i < threads; i++) CHECK_EQ(sw_cache_make(heap, holder, &caches[i]), SW_OK);
@@ -163,9 +150,9 @@ static void whole_ones_come_first(void) {
         CHECK_EQ(heap->closed_count, i < WHOLE ? i + 1 : WHOLE);
     }
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    uint64_t metadata = ledger().metadata_bytes;
+    uint64_t metadata = ledger_of(heap).metadata_bytes;
     open_all(SW_CACHE_OF_LIBRARY);
-    CHECK_EQ(ledger().metadata_bytes, metadata + stripped_bytes((uint64_t)threads - WHOLE));
+    CHECK_EQ(ledger_of(heap).metadata_bytes, metadata + stripped_bytes((uint64_t)threads - WHOLE));
     for (int i = 0; i < threads; i++) {
         CHECK_EQ(caches[i]->cold->number <= WHOLE, i < WHOLE);
         CHECK_EQ(caches[i]->cold->stripped, 0);
@@ -177,20 +164,10 @@ static void whole_ones_come_first(void) {
     }
     CHECK_EQ(heap->closed_count, 0);
     CHECK(heap->stripped_caches == NULL);
-    metadata = ledger().metadata_bytes;
+    metadata = ledger_of(heap).metadata_bytes;
     for (int i = 0; i < threads; i++) sw_cache_close(caches[i]);
-    CHECK_EQ(ledger().metadata_bytes, metadata - stripped_bytes((uint64_t)threads - WHOLE));
-    end();
-}
-
-/* --- fork ------------------------------------------------------------------------------------- */
-
-static void wait_for(pid_t child) { expect_exit_0(child); }
-
-static pid_t start_child(void) {
-    pid_t child = child_begin();
-    if (child == 0) alarm(200); /* a hang is a failure */
-    return child;
+    CHECK_EQ(ledger_of(heap).metadata_bytes, metadata - stripped_bytes((uint64_t)threads - WHOLE));
+    heap_end(heap);
 }
 
 /* A child of the burst has the objects of its threads and none of their caches. A child after the
@@ -198,24 +175,24 @@ static pid_t start_child(void) {
 static void forks(void) {
     make(0, false, false);
     begin_wave(threads);
-    sw_ledger live = ledger();
-    pid_t child = start_child();
+    sw_ledger live = ledger_of(heap);
+    pid_t child = child_begin();
     if (child == 0) {
-        sw_ledger l = ledger();
+        sw_ledger l = ledger_of(heap);
         CHECK_EQ(l.live_objects, threads * SIZES);
         CHECK_EQ(l.caches, 0);
         CHECK_EQ(l.metadata_bytes, live.metadata_bytes - stripped_bytes((uint64_t)threads - WHOLE));
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         for (int i = 0; i < threads; i++)
             for (int k = 0; k < SIZES; k++) sw_heap_free(heap, objects[i][k]);
-        CHECK_EQ(ledger().live_objects, 0);
+        CHECK_EQ(ledger_of(heap).live_objects, 0);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         _exit(check_failed());
     }
-    wait_for(child);
+    expect_exit_0(child);
     end_wave(threads);
     check_rest(&live);
-    child = start_child();
+    child = child_begin();
     if (child == 0) {
         begin_wave(threads);
         end_wave(threads);
@@ -224,8 +201,8 @@ static void forks(void) {
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
         _exit(check_failed());
     }
-    wait_for(child);
-    end();
+    expect_exit_0(child);
+    heap_end(heap);
 }
 
 /* --- records of closed caches --------------------------------------------------------------------- */
@@ -256,7 +233,7 @@ static void check_lists(const sw_heap *heap, uint64_t open, uint64_t closed) {
 static void closed_ones_are_taken_again(void) {
     sw_heap *heap;
     uint64_t rng = 4;
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    heap = heap_with((heap_setting){0});
     for (int i = 0; i < MANY; i++)
         CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &many[i]), SW_OK);
     check_lists(heap, MANY, 0);
@@ -280,7 +257,7 @@ static void closed_ones_are_taken_again(void) {
 static void spans_given_up(bool by_closed, uint64_t spans_left) {
     sw_heap *heap;
     sw_cache *cache, *freer;
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    heap = heap_with((heap_setting){0});
     cache = cache_of(heap);
     freer = cache_of(heap);
     if (by_closed) sw_cache_close(freer);
@@ -408,8 +385,7 @@ static void births_in_child(void) {
     CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
     CHECK_EQ(sw_heap_verify(last_heap), SW_OK);
     CHECK_EQ(sw_heap_destroy(first_heap), SW_OK);
-    sw_ledger ledger = ledger_of(last_heap);
-    CHECK_EQ(ledger.live_objects, 0);
+    CHECK_EQ(ledger_of(last_heap).live_objects, 0);
 }
 
 static void in_a_forked_child(void) {

@@ -2,23 +2,18 @@
 /* Empty spans that the heap keeps for the next thread: hand-written cases, with classes of one
  * length each. Then storms of threads: producers and consumers, caches that are adopted, exits that
  * meet the end of the heap, racing frees. */
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "check.h"
 #include "faults.h"
 #include "heap/cache.h"
 #include "heap/central.h"
 #include "heap/remote.h"
 #include "heaps.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
-enum { PAGE = 4096, CLASSES = 40, KEPT_PAGES = SW_KEPT_BYTES / PAGE, SIZE = 64 };
+enum { PAGE = 4096, CLASSES = 40, SIZE = 64 };
 
 /* Class k has slots of 16 k bytes and spans of a page; the last two have spans of four and of five.
  */
@@ -58,8 +53,6 @@ static void ends(sw_cache *cache, uint32_t kept_pages, uint64_t spans) {
     CHECK_EQ(ledger.live_objects, 0);
 }
 
-static void end_heap(void) { heap_end(heap); }
-
 /* One object of each of the first classes comes and goes. */
 static void use_classes(sw_cache *cache, uint32_t first, uint32_t count) {
     void *objects[CLASSES];
@@ -86,7 +79,7 @@ static void next_thread_takes_them(bool dry, bool tracked) {
     sw_cache_free(cache, p);
     EXPECT_FAULT(DOUBLE_FREE, p, sw_cache_free(cache, p));
     ends(cache, 1, 1);
-    end_heap();
+    heap_end(heap);
 }
 
 /* A tick makes free pages of them, the next one gives these back. */
@@ -102,7 +95,7 @@ static void ticks_take_them_back(void) {
     sw_heap_set_time(heap, 2 * tick_ns);
     sw_heap_set_time(heap, 3 * tick_ns);
     CHECK_EQ(heap->pages.held_pages, 0);
-    end_heap();
+    heap_end(heap);
 }
 
 /* One a class, and none that is longer than four pages. What is in use, or a user's, is not kept.
@@ -122,7 +115,7 @@ static void few_are_kept(void) {
     user = cache_of(heap);
     use_classes(user, 10, 3);
     ends(user, 4, 1);
-    end_heap();
+    heap_end(heap);
 }
 
 /* Threads of one class after another, none of which is kept: each takes the page of the span
@@ -156,7 +149,7 @@ static void other_classes_take_their_pages(void) {
     sw_heap_set_time(heap, heap->options.decay_ns);
     CHECK_EQ(heap->kept_credit, SW_KEPT_CREDIT);
     sw_cache_close(cache);
-    end_heap();
+    heap_end(heap);
 }
 
 /* A heap at its limit refuses nothing that it could serve from kept spans; nor does a trim leave
@@ -173,7 +166,7 @@ static void limits_and_trims_take_them(void) {
     CHECK_EQ(heap->kept_pages, 0);
     CHECK(got + 4 + 24 > most); /* metadata of 64 spans: less than 24 pages */
     sw_cache_close(cache);
-    end_heap();
+    heap_end(heap);
     make_heap(false, false, 0);
     cache = born();
     use_classes(cache, 1, 12);
@@ -190,15 +183,7 @@ static void limits_and_trims_take_them(void) {
     cache = born();
     sw_cache_trim(cache);
     ends(cache, 0, 0);
-    end_heap();
-}
-
-/* --- turns of the lock ------------------------------------------------------------------------ */
-
-static uint64_t lock_turns(void) {
-    sw_heap_stats stats = {.struct_bytes = sizeof stats};
-    CHECK_EQ(sw_heap_stats_read(heap, &stats), SW_OK);
-    return stats.lock_acquisitions;
+    heap_end(heap);
 }
 
 /* A thread with many spans gives them up in turns: one for each 64 spans that it walks over or
@@ -209,19 +194,17 @@ static void many_spans_end_in_turns(void) {
     make_heap(true, false, 0);
     sw_cache *cache = born();
     for (int i = 0; i < SPANS * SLOTS; i++) objects[i] = sw_cache_alloc(cache, SIZE, 0);
-    uint64_t turns = lock_turns();
+    uint64_t turns = locks_of(heap);
     sw_cache_close(cache);
-    turns = lock_turns() - turns;
+    turns = locks_of(heap) - turns;
     CHECK(turns > 2 * (SPANS - 1) / 64 && turns < 2 * SPANS / 64 + 4);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     cache = born();
     for (int i = 0; i < SPANS * SLOTS; i++) sw_cache_free(cache, objects[i]);
     CHECK_EQ(heap->pages.held_pages, heap->pages.free_held_pages);
     ends(cache, 0, 0);
-    end_heap();
+    heap_end(heap);
 }
-
-/* --- without the lock ------------------------------------------------------------------------- */
 
 /* The heap's lock stops no thread that takes a kept span, but for a cache's first one. */
 static void taken_without_the_lock(void) {
@@ -237,7 +220,7 @@ static void taken_without_the_lock(void) {
     CHECK_EQ(heap->kept_pages, 0);
     ends(cache, 3, 3);
     CHECK_EQ(heap->pages.held_pages, 3);
-    end_heap();
+    heap_end(heap);
 }
 
 /* A free that raced with the last one is announced when the span is kept already: it is found, and
@@ -256,7 +239,7 @@ static void announced_late(void) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
     ledger = ledger_of(heap);
     CHECK_EQ(ledger.spans, 0);
-    end_heap();
+    heap_end(heap);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -314,7 +297,7 @@ static void threads_share_them(void) {
         child_keeps_none();
         child_of_a_taker();
     }
-    end_heap();
+    heap_end(heap);
 }
 
 static uint32_t stop_giving_up; /* atomic */
@@ -343,17 +326,14 @@ static void given_up_beside(void) {
     (void)sw_heap_trim(heap);
     CHECK_EQ(heap->kept_pages, 0);
     CHECK_EQ(heap->pages.held_pages, 0);
-    end_heap();
+    heap_end(heap);
 }
-
-/* --- storm ------------------------------------------------------------------------------------ */
 
 /* How long the loops are: set by main. */
 static int scale;
 
 enum { BOXES = 512, FREERS = 3 };
 
-static sw_heap *heap;
 static _Atomic(void *) boxes[BOXES];
 static atomic_int stop;
 static atomic_int faults;
@@ -396,8 +376,7 @@ static void begin_storm(const sw_table *table, bool tracked) {
 
 static void end_storm(void) {
     CHECK(verified());
-    sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.live_objects, 0);
+    CHECK_EQ(ledger_of(heap).live_objects, 0);
     CHECK_EQ(atomic_load(&faults), 0);
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
@@ -455,8 +434,6 @@ static void one_producer(void) {
     }
 }
 
-/* --- caches that come and go ------------------------------------------------------------------ */
-
 /* Opens a cache, fills boxes from it, frees what it meets, closes: objects outlive their cache,
  * spans are adopted, and frees are announced to caches that are closed or another thread's by
  * then. */
@@ -494,8 +471,6 @@ static void adoption(void) {
     }
 }
 
-/* --- heaps that end while threads do ---------------------------------------------------------- */
-
 static atomic_int done_threads;
 
 /* Says that it is done with the heap before it exits: its exit meets the end of the heap. */
@@ -522,8 +497,6 @@ static void exits_meet_destroy(void) {
         join_threads(threads, COUNT);
     }
 }
-
-/* --- frees that race -------------------------------------------------------------------------- */
 
 #if !UNDER_TSAN
 enum { RACERS = 2, ROUNDS = 640 };

@@ -2,17 +2,12 @@
 /* Threads: double frees across threads, handlers at a thread's end, many heaps, clocks, walks; each
  * thread has its own last error, and an ended thread's record is reused by the next one. Also run
  * under ThreadSanitizer. Frees across threads: test_thread_kept.c, forks: test_fork.c. */
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "base/fail.h"
 #include "base/thread_state.h"
-#include "check.h"
 #include "heaps.h"
 #include "os/os.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 enum { THREADS = 6 };
@@ -85,14 +80,13 @@ static void *free_what_is_free(void *arg) {
 
 static void check_caches(sw_heap *of, uint64_t count) {
     CHECK_EQ(sw_heap_verify(of), SW_OK);
-    sw_ledger ledger = ledger_of(of);
-    CHECK_EQ(ledger.caches, count);
+    CHECK_EQ(ledger_of(of).caches, count);
 }
 
 static void handler_at_exit(void) {
     sw_heap *shared = heap;
-    CHECK_EQ(sw_heap_create(NULL, &heap_of_handler), SW_OK); /* its caches close first */
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    heap_of_handler = heap_with((heap_setting){0}); /* its caches close first */
+    heap = heap_with((heap_setting){0});
     sw_free(sw_malloc(40));
     sw_set_fault_handler(allocate_and_go_on, NULL);
     for (int i = 1; i <= 5; i++) {
@@ -192,8 +186,7 @@ static void readers(bool tracked) {
     }
     CHECK_EQ(pthread_join(thread, NULL), 0);
     CHECK_EQ(fell, 0);
-    sw_ledger ledger = ledger_of(heap);
-    CHECK_EQ(ledger.held_bytes, sw_heap_held_bytes(heap));
+    CHECK_EQ(ledger_of(heap).held_bytes, sw_heap_held_bytes(heap));
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
     heap = shared;
 }
@@ -295,7 +288,7 @@ int main(void) {
     ended_records_are_used_again();
     CHECK_EQ(sw_last_error()->status, SW_OK); /* the main thread never failed */
     sw_set_fault_handler(count_fault, NULL);
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    heap = heap_with((heap_setting){0});
     ordered_double_free();
     handler_at_exit();
     clocks();

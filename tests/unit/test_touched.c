@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Touched bytes of a heap: the map of touched pages against an array of bools, and hand-computed
  * ledgers of touched bytes and peaks of a dry heap. Against real heaps: test_touched_pages.c. */
-
 #include "os/os.h"
 #include "touched_ops.h"
 

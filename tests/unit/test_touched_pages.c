@@ -4,10 +4,8 @@
  * fresh span if a class of small slots fills span after span. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
-#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "ds/meta.h"

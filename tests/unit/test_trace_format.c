@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "trace/addresses.h"
 #include "trace/ids.h"
 #include "trace/retained.h"

@@ -2,10 +2,6 @@
 /* Verify reports items in the wrong place: each damage leaves every count correct, so that only the
  * rule about the place can find it, anywhere in a span. Grade 3 verifies the whole heap after each
  * kind of event, and only while the heap is quiet; below grade 3 nothing is verified by itself. */
-#include <pthread.h>
-#include <stdbool.h>
-
-#include "check.h"
 #include "heap/cache.h"
 #include "heap/hint.h"
 #include "heap/shelf.h"
@@ -13,7 +9,6 @@
 #include "heap/thread.h"
 #include "heaps.h"
 #include "inspect/verify_points.h"
-#include "spanwise/spanwise.h"
 #include "spawn.h"
 
 enum { SLOT = 512, SLOTS = 16, PAGE = 8192 };
