@@ -58,171 +58,135 @@ static void underflow(size_t bytes) {
     release(all[upper]);
 }
 
-static void nothing() { release(object()); }
-static void underflow_1() { underflow(1); }
-static void underflow_8() { underflow(8); }
-static void overflow_0() { overflow(1, 0); }
-static void overflow_1() { overflow(1, 7); }
-static void overflow_8() { overflow(8, 7); }
-static void overflow_32() { overflow(32, 7); }
-
-static void overflow_found_by_realloc() {
-    volatile uint8_t *p = object();
-    p[size] = 7;
-    release((volatile uint8_t *)realloc((void *)p, size + 100));
-}
-
-static void overread() {
-    volatile uint8_t *p = object();
-    sink = p[size];
-    release(p);
-}
-
-static void write_after_free() {
-    volatile uint8_t *p = object();
-    release(p);
-    p[size / 2] = 3;
-    go_on();
-}
-
-static void read_after_free() {
-    volatile uint8_t *p = object();
-    release(p);
-    sink = p[size / 2];
-}
-
-static void double_free() {
-    volatile uint8_t *p = object();
-    release(p);
-    release(p);
-}
-
-static void double_free_later() {
-    volatile uint8_t *p = object();
-    release(p);
-    for (int i = 0; i < 8; i++) release(object());
-    release(p);
-}
-
-static void double_free_by_thread() {
-    volatile uint8_t *p = object();
-    std::thread(release, p).join();
-    release(p);
-}
-
-static void free_inside() { release(object() + 16); }
-static void free_odd() { release(object() + 1); }
-static void free_of_stack() {
-    uint8_t local[64];
-    release(local);
-}
-
-static void free_after_realloc() {
-    volatile uint8_t *p = object();
-    sink = (uint8_t)(uintptr_t)realloc((void *)p, size * 3 + 4096);
-    release(p);
-}
-
-static void realloc_after_free() {
-    volatile uint8_t *p = object();
-    release(p);
-    sink = (uint8_t)(uintptr_t)realloc((void *)p, size + 1);
-}
-
-static void usable_after_free() {
-    volatile uint8_t *p = object();
-    release(p);
-    sink = (uint8_t)malloc_usable_size((void *)p);
-}
-
-static void write_to_size_0() { *(volatile uint8_t *)malloc(0) = 1; }
-static void read_of_size_0() { sink = *(volatile uint8_t *)malloc(0); }
-static void double_free_of_size_0() {
-    void *volatile p = malloc(0);
-    free(p);
-    free(p);
-}
-
-static void delete_of_malloc() { ::operator delete((void *)object()); }
-static void delete_array_of_malloc() { ::operator delete[]((void *)object()); }
-
 // The compiler, which warns of a mismatch, does not see through these.
 static void *(*volatile allocate)(size_t) = ::operator new;
 static void *(*volatile allocate_array)(size_t) = ::operator new[];
-static void free_of_new() { free(allocate(size)); }
-static void free_of_new_array() { free(allocate_array(size)); }
-static void delete_of_new_array() { ::operator delete(allocate_array(size)); }
-static void delete_array_of_new() { ::operator delete[](allocate(size)); }
 
 // The size reaches operator delete as the program states it.
 static void (*volatile release_sized)(void *, size_t) = ::operator delete;
 static void (*volatile release_array_sized)(void *, size_t) = ::operator delete[];
-static void delete_of_right_size() {
-    release_sized(allocate(size), size);
-    release_array_sized(allocate_array(size), size);
-}
-static void delete_of_larger_size() { release_sized(allocate(size), size + 1); }
-static void delete_of_smaller_size() { release_sized(allocate(size), size - 1); }
-static void delete_array_of_wrong_size() { release_array_sized(allocate_array(size), size / 2); }
-static void delete_of_array_of_wrong_size() { release_sized(allocate_array(size), size / 2); }
-static void double_delete_as_array() {
-    void *volatile p = allocate(size);
-    ::operator delete(p);
-    ::operator delete[](p);
-}
-static void free_after_delete() {
-    void *volatile p = allocate(size);
-    ::operator delete(p);
-    free(p);
-}
-static void write_to_slack() {
-    volatile uint8_t *p = object();
-    p[malloc_usable_size((void *)p) - 1] = 7; // glibc permits it
-    release(p);
-}
 
 static const struct {
     const char *name;
     void (*commit)();
 } mistakes[] = {
-#define MISTAKE(name) {#name, name}
-    MISTAKE(nothing),
-    MISTAKE(write_to_slack),
-    MISTAKE(overflow_0),
-    MISTAKE(overflow_1),
-    MISTAKE(overflow_8),
-    MISTAKE(overflow_32),
-    MISTAKE(overflow_found_by_realloc),
-    MISTAKE(underflow_1),
-    MISTAKE(underflow_8),
-    MISTAKE(overread),
-    MISTAKE(write_after_free),
-    MISTAKE(read_after_free),
-    MISTAKE(double_free),
-    MISTAKE(double_free_later),
-    MISTAKE(double_free_by_thread),
-    MISTAKE(free_inside),
-    MISTAKE(free_odd),
-    MISTAKE(free_of_stack),
-    MISTAKE(free_after_realloc),
-    MISTAKE(realloc_after_free),
-    MISTAKE(usable_after_free),
-    MISTAKE(write_to_size_0),
-    MISTAKE(read_of_size_0),
-    MISTAKE(double_free_of_size_0),
-    MISTAKE(delete_of_malloc),
-    MISTAKE(delete_array_of_malloc),
-    MISTAKE(free_of_new),
-    MISTAKE(free_of_new_array),
-    MISTAKE(delete_of_new_array),
-    MISTAKE(delete_array_of_new),
-    MISTAKE(delete_of_right_size),
-    MISTAKE(delete_of_larger_size),
-    MISTAKE(delete_of_smaller_size),
-    MISTAKE(delete_array_of_wrong_size),
-    MISTAKE(delete_of_array_of_wrong_size),
-    MISTAKE(double_delete_as_array),
-    MISTAKE(free_after_delete),
+    {"nothing", [] { release(object()); }},
+    {"write_to_slack",
+     [] {
+         volatile uint8_t *p = object();
+         p[malloc_usable_size((void *)p) - 1] = 7; // glibc permits it
+         release(p);
+     }},
+    {"overflow_0", [] { overflow(1, 0); }},
+    {"overflow_1", [] { overflow(1, 7); }},
+    {"overflow_8", [] { overflow(8, 7); }},
+    {"overflow_32", [] { overflow(32, 7); }},
+    {"overflow_found_by_realloc",
+     [] {
+         volatile uint8_t *p = object();
+         p[size] = 7;
+         release((volatile uint8_t *)realloc((void *)p, size + 100));
+     }},
+    {"underflow_1", [] { underflow(1); }},
+    {"underflow_8", [] { underflow(8); }},
+    {"overread",
+     [] {
+         volatile uint8_t *p = object();
+         sink = p[size];
+         release(p);
+     }},
+    {"write_after_free",
+     [] {
+         volatile uint8_t *p = object();
+         release(p);
+         p[size / 2] = 3;
+         go_on();
+     }},
+    {"read_after_free",
+     [] {
+         volatile uint8_t *p = object();
+         release(p);
+         sink = p[size / 2];
+     }},
+    {"double_free",
+     [] {
+         volatile uint8_t *p = object();
+         release(p);
+         release(p);
+     }},
+    {"double_free_later",
+     [] {
+         volatile uint8_t *p = object();
+         release(p);
+         for (int i = 0; i < 8; i++) release(object());
+         release(p);
+     }},
+    {"double_free_by_thread",
+     [] {
+         volatile uint8_t *p = object();
+         std::thread(release, p).join();
+         release(p);
+     }},
+    {"free_inside", [] { release(object() + 16); }},
+    {"free_odd", [] { release(object() + 1); }},
+    {"free_of_stack",
+     [] {
+         uint8_t local[64];
+         release(local);
+     }},
+    {"free_after_realloc",
+     [] {
+         volatile uint8_t *p = object();
+         sink = (uint8_t)(uintptr_t)realloc((void *)p, size * 3 + 4096);
+         release(p);
+     }},
+    {"realloc_after_free",
+     [] {
+         volatile uint8_t *p = object();
+         release(p);
+         sink = (uint8_t)(uintptr_t)realloc((void *)p, size + 1);
+     }},
+    {"usable_after_free",
+     [] {
+         volatile uint8_t *p = object();
+         release(p);
+         sink = (uint8_t)malloc_usable_size((void *)p);
+     }},
+    {"write_to_size_0", [] { *(volatile uint8_t *)malloc(0) = 1; }},
+    {"read_of_size_0", [] { sink = *(volatile uint8_t *)malloc(0); }},
+    {"double_free_of_size_0",
+     [] {
+         void *volatile p = malloc(0);
+         free(p);
+         free(p);
+     }},
+    {"delete_of_malloc", [] { ::operator delete((void *)object()); }},
+    {"delete_array_of_malloc", [] { ::operator delete[]((void *)object()); }},
+    {"free_of_new", [] { free(allocate(size)); }},
+    {"free_of_new_array", [] { free(allocate_array(size)); }},
+    {"delete_of_new_array", [] { ::operator delete(allocate_array(size)); }},
+    {"delete_array_of_new", [] { ::operator delete[](allocate(size)); }},
+    {"delete_of_right_size",
+     [] {
+         release_sized(allocate(size), size);
+         release_array_sized(allocate_array(size), size);
+     }},
+    {"delete_of_larger_size", [] { release_sized(allocate(size), size + 1); }},
+    {"delete_of_smaller_size", [] { release_sized(allocate(size), size - 1); }},
+    {"delete_array_of_wrong_size", [] { release_array_sized(allocate_array(size), size / 2); }},
+    {"delete_of_array_of_wrong_size", [] { release_sized(allocate_array(size), size / 2); }},
+    {"double_delete_as_array",
+     [] {
+         void *volatile p = allocate(size);
+         ::operator delete(p);
+         ::operator delete[](p);
+     }},
+    {"free_after_delete",
+     [] {
+         void *volatile p = allocate(size);
+         ::operator delete(p);
+         free(p);
+     }},
 };
 
 int main(int, char **arguments) {

@@ -348,26 +348,6 @@ static void test_model(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK); /* with the frames of both */
 }
 
-/* Frames that are pushed and popped while a cycle marks: what was on the stack when it began lives,
- * and what is new. */
-static void test_steps(void) {
-    sw_gc_shadow *shadow;
-    node *old = NULL, *young = NULL;
-    sw_gc_frame first = {0}, second = {0};
-    shadow_start();
-    CHECK_EQ(sw_gc_set_debug(gc, SW_GC_CHECKMARK), SW_OK);
-    CHECK_EQ(sw_gc_shadow_create(gc, &shadow), SW_OK);
-    CHECK_EQ(sw_gc_shadow_push(shadow, &first, &old, sizeof old), SW_OK);
-    old = sw_gc_new(gc, node_type, 1);
-    CHECK_EQ(sw_gc_start(gc), SW_OK);
-    CHECK_EQ(sw_gc_shadow_push(shadow, &second, &young, sizeof young), SW_OK);
-    young = sw_gc_new(gc, node_type, 1);
-    CHECK_EQ(sw_gc_shadow_cut(shadow, NULL), SW_OK);
-    CHECK_EQ(gc_finish(gc).freed_objects, 0);
-    CHECK_EQ(left(), 0);
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
-}
-
 static void *use_elsewhere(void *shadow) {
     static void *word;
     sw_gc_frame frame = {0};
@@ -604,7 +584,6 @@ int main(void) {
     forks();
     test_calls();
     test_model();
-    test_steps();
     test_misuse();
     test_jump();
     test_damaged_frames();

@@ -4,30 +4,6 @@
 #include "collector_refs.h"
 #include "spawn.h"
 
-static void test_finalizer_is_replaced_and_taken_away(void) {
-    begin(0);
-    node *object = make(1);
-    CHECK_EQ(sw_gc_set_finalizer(f.gc, object, NULL, NULL), SW_OK);
-    CHECK_EQ(sw_gc_set_finalizer(f.gc, object, note, NULL), SW_OK); /* would be found wrong */
-    watch(object);
-    collect(1, 0, 1);
-    CHECK_EQ(sw_gc_set_finalizer(f.gc, object, note, NULL), SW_OK);
-    watch(object); /* it is due already: that one is called */
-    CHECK_EQ(sw_gc_finalize(f.gc, 9), 1);
-    object = make(2); /* the first one is garbage */
-    watch(object);
-    CHECK_EQ(sw_gc_set_finalizer(f.gc, object, NULL, NULL), SW_OK);
-    collect(0, 2, 0);
-    object = make(3);
-    watch(object);
-    collect(1, 0, 1);
-    CHECK_EQ(sw_gc_set_finalizer(f.gc, object, NULL, NULL), SW_OK);
-    collect(0, 1, 0);
-    CHECK_EQ(sw_gc_finalize(f.gc, 9), 0);
-    CHECK_EQ(calls, 1);
-    end();
-}
-
 static node *revived;
 static void revive(void *object, void *arg) {
     (void)arg;
@@ -305,7 +281,6 @@ static void test_fork_within(void) {
 
 int main(void) {
     test_what_finalizers_do();
-    test_finalizer_is_replaced_and_taken_away();
     test_finalizer_allocates(0);
     test_finalizer_allocates(1);
     test_finalizer_ends_the_collector();

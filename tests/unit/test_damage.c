@@ -41,8 +41,9 @@ static const int wide_bits[] = {0, 4, 12, 20, 31};
     damage(heap, #field, &(object)->field, sizeof(object)->field, low_bits, 4)
 #define DAMAGE_WIDE(object, field)                                                                 \
     damage(heap, #field, &(object)->field, sizeof(object)->field, wide_bits, 5)
-#define DAMAGE_BIT(object, field, bit)                                                             \
-    damage(heap, #field, &(object)->field, sizeof(object)->field, (const int[]){bit}, 1)
+#define DAMAGE_BITS(object, field, ...)                                                            \
+    damage(heap, #field, &(object)->field, sizeof(object)->field, (const int[]){__VA_ARGS__},      \
+           sizeof (int[]){__VA_ARGS__} / sizeof(int))
 
 static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE(span, base);
@@ -50,18 +51,14 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE(span, slots);
     /* A block of metadata is a multiple of 64 bytes: the words of a twin span look the same. */
     damage(heap, "words", &span->words, sizeof span->words, (const int[]){0, 1, 3, 4}, 4);
-    if (!sw_span_is_large(span)) DAMAGE_BIT(span, span_class, 0);
-    DAMAGE_BIT(span, span_class, 1);
-    DAMAGE_BIT(span, span_class, 5);
-    DAMAGE_BIT(span, state, 0);
-    DAMAGE_BIT(span, state, 1);
-    DAMAGE_BIT(span, state, 2);
-    DAMAGE_BIT(span, state, 6);
-    DAMAGE_BIT(span, owner, 0); /* the mark */
-    DAMAGE_BIT(span, needzero, 4);
-    DAMAGE_BIT(span, cursor, 7);
-    DAMAGE_BIT(span, idle, 0);
-    DAMAGE_BIT(span, idle, 3);
+    if (!sw_span_is_large(span)) DAMAGE_BITS(span, span_class, 0);
+    DAMAGE_BITS(span, span_class, 1, 5);
+    DAMAGE_BITS(span, state, 0, 1);
+    DAMAGE_BITS(span, state, 2, 6);
+    DAMAGE_BITS(span, owner, 0); /* the mark */
+    DAMAGE_BITS(span, needzero, 4);
+    DAMAGE_BITS(span, cursor, 7);
+    DAMAGE_BITS(span, idle, 0, 3);
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     DAMAGE(cold, heap);
     DAMAGE(cold, page);
@@ -69,18 +66,18 @@ static void damage_span(sw_heap *heap, sw_span *span) {
     DAMAGE(cold, next);
     DAMAGE(cold, prev);
     if (sw_span_is_large(span)) {
-        DAMAGE_BIT(cold, requested, 40);
+        DAMAGE_BITS(cold, requested, 40);
         return;
     }
-    DAMAGE_BIT(cold, remote_words[0], 0);
-    DAMAGE_BIT(cold, remote_words[1], 63);
+    DAMAGE_BITS(cold, remote_words[0], 0);
+    DAMAGE_BITS(cold, remote_words[1], 63);
     uint32_t last = sw_words_of(sw_slot_bytes(heap->table, span), span->slots) - 1;
     /* Padding. Whether a slot is live is one bit, with nothing to compare it to: see live_bits. */
     if (sw_span_padding(span, last) >> 63 != 0) {
         uint32_t k = last;
-        DAMAGE_BIT(&span->words[k], free, 63);
-        DAMAGE_BIT(&span->words[k], local, 63);
-        DAMAGE_BIT(&span->words[k], remote, 63);
+        DAMAGE_BITS(&span->words[k], free, 63);
+        DAMAGE_BITS(&span->words[k], local, 63);
+        DAMAGE_BITS(&span->words[k], remote, 63);
     }
 }
 
@@ -134,28 +131,28 @@ static void damage_pages(sw_heap *heap) {
         damage(heap, "map of a free page", entry + 1, 4, (const int[]){4}, 1);
     }
     for (uint32_t i = 1; i < 2 * pages->runs.leaves; i += 7) {
-        DAMAGE_BIT(&pages->runs.tree[i], start, 1);
-        DAMAGE_BIT(&pages->runs.tree[i], max, 2);
-        DAMAGE_BIT(&pages->runs.tree[i], end, 0);
+        DAMAGE_BITS(&pages->runs.tree[i], start, 1);
+        DAMAGE_BITS(&pages->runs.tree[i], max, 2);
+        DAMAGE_BITS(&pages->runs.tree[i], end, 0);
     }
     CHECK_EQ(sw_pages_held_from(pages, 0, 1 << 20), SW_PAGE_NONE); /* now every word is known */
     for (uint32_t w = 0; w < 4; w++) {
         CHECK_EQ(pages->held_words[w].known, 1);
-        DAMAGE_BIT(&pages->held_words[w], start, 1);
-        DAMAGE_BIT(&pages->held_words[w], max, 2);
-        DAMAGE_BIT(&pages->held_words[w], end, 0);
+        DAMAGE_BITS(&pages->held_words[w], start, 1);
+        DAMAGE_BITS(&pages->held_words[w], max, 2);
+        DAMAGE_BITS(&pages->held_words[w], end, 0);
     }
     DAMAGE(pages, held_pages);
     DAMAGE(pages, free_held_pages);
     DAMAGE(pages, frontier_pages);
-    DAMAGE_BIT(pages, fixed_bytes, 7);
-    DAMAGE_BIT(pages, page_end, 6);
+    DAMAGE_BITS(pages, fixed_bytes, 7);
+    DAMAGE_BITS(pages, page_end, 6);
     sw_window *window = &pages->windows[0];
-    DAMAGE_BIT(window, base, 12);
-    DAMAGE_BIT(window, first_page, 0);
-    DAMAGE_BIT(window, pages, 1);
-    DAMAGE_BIT(window, frontier, 0);
-    DAMAGE_BIT(&heap->meta, held_bytes, 6);
+    DAMAGE_BITS(window, base, 12);
+    DAMAGE_BITS(window, first_page, 0);
+    DAMAGE_BITS(window, pages, 1);
+    DAMAGE_BITS(window, frontier, 0);
+    DAMAGE_BITS(&heap->meta, held_bytes, 6);
 }
 
 static void damage_list(sw_heap *heap, sw_span_list *list) {
@@ -169,42 +166,39 @@ static uint32_t damage_places(sw_heap *heap, sw_cache *cache) {
     for (uint32_t i = 0; i < SW_LARGE_SHELVES; i++) {
         if ((uint32_t)cache->cold->shelves[i] == 0) continue;
         kept++;
-        DAMAGE_BIT(cache->cold, shelves[i], 0);  /* the record */
-        DAMAGE_BIT(cache->cold, shelves[i], 32); /* scanned or not */
-        DAMAGE_BIT(cache->cold, shelves[i], 35); /* pages */
+        DAMAGE_BITS(cache->cold, shelves[i], 0, 32, 35);
     }
     return kept;
 }
 
 static void damage_cache(sw_heap *heap, sw_cache *cache) {
-    DAMAGE_BIT(cache, unhinted_owner, 5);
+    DAMAGE_BITS(cache, unhinted_owner, 5);
     for (uint32_t i = 2; i < heap->span_classes; i += 5) {
         sw_cache_bin *bin = &cache->bins[i];
-        DAMAGE_BIT(bin, word, 4);
-        DAMAGE_BIT(bin, base, 3);
-        DAMAGE_BIT(bin, bytes, 4);
-        DAMAGE_BIT(bin, hinted, 2);
-        DAMAGE_BIT(bin, hinted, 10);
-        DAMAGE_BIT(bin, hints, 5);
-        DAMAGE_BIT(bin, hinted_max, 6);
-        if (bin->span != NULL) DAMAGE_BIT(bin, span, 6);
+        DAMAGE_BITS(bin, word, 4);
+        DAMAGE_BITS(bin, base, 3);
+        DAMAGE_BITS(bin, bytes, 4);
+        DAMAGE_BITS(bin, hinted, 2, 10);
+        DAMAGE_BITS(bin, hints, 5);
+        DAMAGE_BITS(bin, hinted_max, 6);
+        if (bin->span != NULL) DAMAGE_BITS(bin, span, 6);
         damage_list(heap, &cache->cold->partial[i]);
         damage_list(heap, &cache->cold->full[i]);
-        DAMAGE_BIT(cache->cold, idle_spans[i], 0);
+        DAMAGE_BITS(cache->cold, idle_spans[i], 0);
     }
-    DAMAGE_BIT(cache, base, 20);
-    DAMAGE_BIT(cache, frames, 20);
-    DAMAGE_BIT(cache, page_map, 20);
-    DAMAGE_BIT(cache, spans, 20);
-    DAMAGE_BIT(cache, heap, 12);
-    DAMAGE_BIT(cache, table, 4);
-    DAMAGE_BIT(cache, mode, 1);
-    DAMAGE_BIT(cache->cold, closed, 0);
-    DAMAGE_BIT(cache->cold, stripped, 0);
+    DAMAGE_BITS(cache, base, 20);
+    DAMAGE_BITS(cache, frames, 20);
+    DAMAGE_BITS(cache, page_map, 20);
+    DAMAGE_BITS(cache, spans, 20);
+    DAMAGE_BITS(cache, heap, 12);
+    DAMAGE_BITS(cache, table, 4);
+    DAMAGE_BITS(cache, mode, 1);
+    DAMAGE_BITS(cache->cold, closed, 0);
+    DAMAGE_BITS(cache->cold, stripped, 0);
 }
 
 static void damage_heap(sw_heap *heap) {
-    DAMAGE_BIT(heap, cache_count, 0);
+    DAMAGE_BITS(heap, cache_count, 0);
     DAMAGE(heap, closed_count);
     DAMAGE(heap, free_records);
     DAMAGE(heap, kept_pages);

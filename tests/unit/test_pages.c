@@ -261,34 +261,6 @@ static void random_work(sw_space *space, uint32_t page_shift, uint64_t seed, int
     tear_down();
 }
 
-/* Pages 0..3 have gone back, 5..6 and 8..11 are free and held: three pages come from the last of
- * these, two more from the middle, and only then the heap holds more. */
-static void held_pages_come_first(sw_space *space) {
-    uint32_t page[5], got;
-    bool needzero;
-    set_up(space, 13);
-    const uint32_t lengths[] = {4, 1, 2, 1, 4}, after = 12;
-    for (int i = 0; i < 5; i++)
-        CHECK_EQ(sw_pages_alloc(&pages, lengths[i], 1, &page[i], &needzero), SW_OK);
-    sw_pages_free(&pages, page[0], 4);
-    CHECK_EQ(sw_pages_trim(&pages), 4 << 13);
-    sw_pages_free(&pages, page[2], 2);
-    sw_pages_free(&pages, page[4], 4);
-    CHECK_EQ(sw_pages_find_held(&pages, 3), 8);
-    CHECK_EQ(sw_pages_find_held(&pages, 5), SW_PAGE_NONE);
-    CHECK_EQ(sw_pages_alloc(&pages, 3, 1, &got, &needzero), SW_OK);
-    CHECK(got == 8 && needzero);
-    CHECK_EQ(sw_pages_alloc(&pages, 2, 1, &got, &needzero), SW_OK);
-    CHECK(got == 5 && needzero);
-    CHECK_EQ(sw_pages_alloc(&pages, 1, 1, &got, &needzero), SW_OK);
-    CHECK(got == 11 && needzero);
-    CHECK_EQ(pages.held_pages, after - 4);
-    CHECK_EQ(sw_pages_alloc(&pages, 3, 1, &got, &needzero), SW_OK);
-    CHECK(got == 0 && !needzero);
-    CHECK_EQ(pages.held_pages, after - 1);
-    tear_down();
-}
-
 /* 80 runs of one page each, with one in use after each: 32, 32 and 16 are taken out together. Those
  * that were taken out are neither free nor held, and count as returned; a request that only they
  * fit gets them, and the heap does not grow. */
@@ -367,7 +339,6 @@ int main(void) {
         for (uint32_t shift = 12; shift <= 16; shift += shift == 13 ? 3 : 1)
             if (check_mine(shift + (unsigned)s))
                 random_work(spaces[s], shift, shift * 10, spaces[s]->dry ? 12000 : 6000);
-        held_pages_come_first(spaces[s]);
         runs_are_taken_out(spaces[s]);
         refusals(spaces[s]);
     }
