@@ -138,24 +138,6 @@ static void repeat(void) {
     }
 }
 
-/* Ended at a limit of what is mapped already, the heap still serves from what it holds, and goes on
- * once the limit is raised. */
-static void nothing_more(void) {
-    unsigned char *p = malloc(1000);
-    set_soft_limit(RLIMIT_AS, (rlim_t)status_kb("VmSize:") << 10);
-    errno = 0;
-    CHECK(malloc(PIECE) == NULL && errno == ENOMEM);
-    memset(p, 7, 1000);
-    CHECK(p[999] == 7);
-    free(p);
-    p = malloc(1000);
-    CHECK(p != NULL);
-    free(p);
-    set_soft_limit(RLIMIT_AS, RLIM_INFINITY);
-    CHECK_EQ(take_pieces(), PIECES);
-    free_pieces();
-}
-
 /* With all memory locked, only what is in use is locked, freed pages go back, and what comes again
  * is zero where it must be. Exit status 77: the system does not allow to lock memory. */
 static int lock(void) {
@@ -201,10 +183,8 @@ int main(int argc, char **argv) {
         live_under(RLIMIT_DATA);
     } else if (strcmp(mode, "repeat") == 0) {
         repeat();
-    } else if (strcmp(mode, "nothing_more") == 0) {
-        nothing_more();
     } else {
-        fprintf(stderr, "usage: limits addresses|data|repeat|nothing_more|lock\n");
+        fprintf(stderr, "usage: limits addresses|data|repeat|lock\n");
         return 2;
     }
     return check_result();

@@ -421,7 +421,7 @@ REFUSED = 77
 
 @pytest.mark.parametrize(
     ("mode", "tracked"),
-    [("addresses", "0"), ("data", "1"), ("repeat", "0"), ("nothing_more", "0")],
+    [("addresses", "0"), ("data", "1"), ("repeat", "0")],
 )
 def test_limit_set_after_start(preload: Preload, mode: str, tracked: str) -> None:
     done = preload.run([preload.program("limits.c"), mode], TRACKED=tracked)

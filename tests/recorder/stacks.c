@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares call sites with glibc's backtrace(): functions of many frame shapes call each other in a
  * known order, and the deepest prints the chain that it sees, then allocates.
- *   stacks chain DEPTH   prints return addresses (hex), innermost first, of the malloc(12345)
- * Compile with -O2 -fomit-frame-pointer.
- *   stacks walks ROUNDS  twelve functions of equal frames call one that allocates: its calls of
- * malloc have the same return address and the same stack pointer, and only what is further up
- * decides whose they are. Object k has 1000 + k bytes. */
+ *   stacks DEPTH      prints return addresses (hex), innermost first, of the malloc(12345)
+ * Compile with -O2 -fomit-frame-pointer. */
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <execinfo.h>
@@ -70,7 +67,8 @@ static SHAPE uint64_t aligned_frame(int depth, uint64_t mix) {
     return next(depth, mix) + (uint64_t)room[0];
 }
 
-static int chain(int depth) {
+int main(int argc, char **argv) {
+    int depth = argc > 1 ? atoi(argv[1]) : 10;
     void *warm[4];
     (void)backtrace(warm, 4); /* loads libgcc, which allocates */
     sink = depth < 0 ? aligned_frame(3, 1) : next(depth, 1);
@@ -78,46 +76,4 @@ static int chain(int depth) {
     printf("\n");
     free(block);
     return 0;
-}
-
-static SHAPE size_t allocate(size_t size) {
-    block = malloc(size);
-    size_t known = block != NULL;
-    free(block);
-    return known;
-}
-
-static SHAPE size_t between(size_t size) { return allocate(size) * 3 + size; }
-
-#define CALLER(k)                                                                                  \
-    static SHAPE size_t caller_##k(size_t more) { return between(1000 + k) * more + k; }
-CALLER(0)
-CALLER(1)
-CALLER(2)
-CALLER(3)
-CALLER(4)
-CALLER(5)
-CALLER(6)
-CALLER(7)
-CALLER(8)
-CALLER(9)
-CALLER(10)
-CALLER(11)
-
-static int walks(long rounds) {
-    static size_t (*const callers[])(size_t) = {caller_0, caller_1, caller_2,  caller_3,
-                                                caller_4, caller_5, caller_6,  caller_7,
-                                                caller_8, caller_9, caller_10, caller_11};
-    size_t sum = 0;
-    uint64_t seed = 1;
-    for (long i = rounds; i > 0; i--) {
-        seed = seed * 6364136223846793005u + 1442695040888963407u;
-        sum += callers[(seed >> 33) % 12]((size_t)i | 1);
-    }
-    return sum == 1;
-}
-
-int main(int argc, char **argv) {
-    if (argc != 3) return 2;
-    return strcmp(argv[1], "walks") == 0 ? walks(atol(argv[2])) : chain(atoi(argv[2]));
 }
