@@ -279,63 +279,6 @@ static void locked_pages(void) {
     (void)munlockall();
 }
 
-/* --- histories -------------------------------------------------------------------------------- */
-
-static uint64_t random_number(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-
-/* A random size: mostly small, sometimes of pages. */
-static size_t random_size(uint64_t *state) {
-    uint64_t r = random_number(state);
-    return (size_t)(r % 16 == 0 ? random_number(state) % 300000 : random_number(state) % 1200);
-}
-
-/* Everything in any order, each block checked before it is resized or freed. */
-static bool history(uint64_t seed, int steps) {
-    enum { BLOCKS = 24 };
-    unsigned char *block[BLOCKS] = {0};
-    size_t bytes[BLOCKS] = {0};
-    bool good = true;
-    for (int step = 0; step < steps; step++) {
-        size_t i = random_number(&seed) % BLOCKS, n = random_size(&seed);
-        if (!intact(block[i], bytes[i], bytes[i], i)) good = false;
-        switch (random_number(&seed) % 4) {
-        case 0:
-            free(block[i]);
-            block[i] = malloc(n);
-            break;
-        case 1:
-            free(block[i]);
-            block[i] = calloc(n, 1);
-            good = good && block[i] != NULL && is_zero(block[i], n);
-            break;
-        case 2:
-            free(block[i]);
-            block[i] = memalign((size_t)1 << random_number(&seed) % 14, n);
-            break;
-        default: {
-            size_t kept = n < bytes[i] ? n : bytes[i];
-            block[i] = realloc(block[i], n == 0 ? 1 : n);
-            good = good && intact(block[i], bytes[i], kept, i);
-        }
-        }
-        if (block[i] == NULL) return false;
-        bytes[i] = n;
-        fill(block[i], n, i);
-    }
-    for (size_t i = 0; i < BLOCKS; i++) free(block[i]);
-    return good;
-}
-
-static void histories(void) {
-    for (uint64_t seed = 1; seed <= 100; seed++) {
-        name_case(0, "history(%llu)", (unsigned long long)seed);
-        printf(" good=%s\n", yes(history(seed, 200)));
-    }
-}
-
 int main(void) {
     outcome_begin();
     make_sizes();
@@ -348,6 +291,5 @@ int main(void) {
     align_grid();
     free_keeps_errno();
     locked_pages();
-    histories();
     return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 Operators new and delete from static initialisers to the
-// destructors after main, in threads, and with wrong sizes. Each form and each new handler is
-// compared with libstdc++'s in tests/differential.
+// SPDX-License-Identifier: Apache-2.0
+// Operators new and delete from static initialisers to the destructors after main, in threads, and
+// with wrong sizes. Each form and each new handler is compared with libstdc++'s in
+// tests/differential.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

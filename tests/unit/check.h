@@ -73,24 +73,26 @@ static inline void check_has_failed_(void) {
         }                                                                                          \
     } while (0)
 
-/* A new `type` of its default options after the assignments to `o`, which a comma separates. */
-#define MADE(type, ...)                                                                            \
+/* A new `type` of its default options after the assignments to `o`, which a comma separates; or of
+ * the options of another one. */
+#define MADE(type, ...) MADE_FROM(type, type##_options, __VA_ARGS__)
+#define MADE_FROM(type, options, ...)                                                              \
     __extension__({                                                                                \
-        type##_options o;                                                                          \
+        options o;                                                                                 \
         type *made_ = NULL;                                                                        \
-        type##_options_init(&o);                                                                   \
+        options##_init(&o);                                                                        \
         __VA_ARGS__;                                                                               \
         CHECK_EQ(type##_create(&o, &made_), SW_OK);                                                \
         made_;                                                                                     \
     })
 
-/* A `type` is not created from its default options after the assignments to `o`, which a comma
- * separates. */
-#define REFUSED(type, want, ...)                                                                   \
+/* A `type` is not created from such options. */
+#define REFUSED(type, want, ...) REFUSED_FROM(type, type##_options, want, __VA_ARGS__)
+#define REFUSED_FROM(type, options, want, ...)                                                     \
     do {                                                                                           \
-        type##_options o;                                                                          \
+        options o;                                                                                 \
         type *made_ = NULL;                                                                        \
-        type##_options_init(&o);                                                                   \
+        options##_init(&o);                                                                        \
         __VA_ARGS__;                                                                               \
         CHECK_EQ(type##_create(&o, &made_), want);                                                 \
         CHECK(made_ == NULL);                                                                      \

@@ -8,12 +8,21 @@
 #include "spanwise/stats.h"
 #include "spawn.h"
 
+/* An element of a list. */
+typedef struct node {
+    struct node *next;
+    uint64_t number;
+} node;
+
 static inline sw_gc *gc_begin(unsigned debug) {
     sw_gc *gc = NULL;
     if (sw_gc_create(NULL, &gc) != SW_OK) abort();
     CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
     return gc;
 }
+
+/* Of heap options after the assignments to `o`, which a comma separates. */
+#define GC_MADE(...) MADE_FROM(sw_gc, sw_heap_options, __VA_ARGS__)
 
 static inline void gc_end(sw_gc *gc) {
     CHECK_EQ(sw_gc_verify(gc), SW_OK);

@@ -7,17 +7,17 @@
 
 enum { CALLS = 64 };
 
-typedef struct node {
-    struct node *next, *other;
+typedef struct wide_node {
+    struct wide_node *next, *other;
     uint64_t number;
     uint64_t rest[5];
-} node;
+} wide_node;
 
 typedef struct fixture {
     sw_gc *gc;
     sw_heap *heap;
     uint32_t type;
-    node *roots[4];
+    wide_node *roots[4];
 } fixture;
 
 static fixture f;
@@ -28,15 +28,15 @@ static int calls;  /* atomic */
 static inline void begin(unsigned debug) {
     f = (fixture){.gc = gc_begin(debug)};
     f.heap = sw_gc_heap(f.gc);
-    f.type = gc_type(f.gc, sizeof(node), 3);
+    f.type = gc_type(f.gc, sizeof(wide_node), 3);
     gc_roots(f.gc, f.roots, sizeof f.roots);
     calls = 0;
 }
 
 static inline void end(void) { gc_end(f.gc); }
 
-static inline node *make(uint64_t number) {
-    node *made = sw_gc_new(f.gc, f.type, 1);
+static inline wide_node *make(uint64_t number) {
+    wide_node *made = sw_gc_new(f.gc, f.type, 1);
     CHECK(made != NULL);
     made->number = number;
     return made;
@@ -68,13 +68,13 @@ static inline void collect(uint64_t marked, uint64_t freed, uint64_t due) {
 }
 
 static inline void note(void *object, void *arg) {
-    const node *of = object;
+    const wide_node *of = object;
     CHECK(of->number == (uint64_t)(uintptr_t)arg);
     int at = __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
     __atomic_store_n(&called[at], of->number, __ATOMIC_RELAXED);
 }
 
-static inline void watch(node *object) {
+static inline void watch(wide_node *object) {
     CHECK_EQ(sw_gc_set_finalizer(f.gc, object, note, (void *)(uintptr_t)object->number), SW_OK);
 }
 

@@ -5,6 +5,7 @@
 #define TESTS_UNIT_SPAWN_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,14 +63,18 @@ static inline void expect_exit_0(pid_t child) {
     CHECK_EQ(status, 0);
 }
 
-/* Runs `work` in a child, which must end without a failed check. */
-static inline void check_child(void (*work)(void)) {
+/* Whether this is the new child; in its parent, after the child's end. */
+static inline bool in_child_(void) {
     pid_t child = child_begin();
-    if (child == 0) {
-        work();
-        _exit(check_failed());
-    }
+    if (child == 0) return true;
     expect_exit_0(child);
+    return false;
 }
+
+/* The block that follows runs in a child, which must end without a failed check. */
+#define IN_CHILD() for (; in_child_(); _exit(check_failed()))
+
+/* As IN_CHILD() { work(); } */
+static inline void check_child(void (*work)(void)) { IN_CHILD() work(); }
 
 #endif

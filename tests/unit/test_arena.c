@@ -48,13 +48,8 @@ static void cuts_off_both_ends(void) {
 
 static void begins_in_memory_of_the_caller(void) {
     static char memory[1000] __attribute__((aligned(16)));
-    sw_arena_options options;
-    sw_arena *arena = NULL;
-    sw_arena_options_init(&options);
-    options.first = memory;
-    options.first_bytes = sizeof memory;
-    options.chunk_bytes = 4096;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
+    sw_arena *arena =
+        MADE(sw_arena, o.first = memory, o.first_bytes = sizeof memory, o.chunk_bytes = 4096);
     CHECK(sw_arena_alloc(arena, 500, 1, SW_SCAN) == memory);
     CHECK_EQ(arena_stats(arena).chunk_bytes, 1000);
     char *outside = sw_arena_alloc(arena, 600, 1, 0);
@@ -64,10 +59,9 @@ static void begins_in_memory_of_the_caller(void) {
     CHECK_EQ(arena_stats(arena).chunks, 1);
     CHECK(sw_arena_alloc(arena, 500, 1, SW_SCAN) == memory);
     CHECK_EQ(sw_arena_free(arena), SW_OK);
-    memset(memory, 1,
-           sizeof memory); /* it is the caller's again, in a memory checker's eyes, too */
-    options.first_bytes = 0;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_INVALID);
+    /* it is the caller's again, in a memory checker's eyes, too */
+    memset(memory, 1, sizeof memory);
+    REFUSED(sw_arena, SW_INVALID, o.first = memory, o.first_bytes = 0);
 }
 
 static void owns_big_objects(void) {

@@ -12,7 +12,7 @@
 #include "os/os.h"
 #include "spanwise/spanwise.h"
 
-typedef enum end { FREE, RESET, RELEASE, PAST, NOTHING, ENDS } end;
+typedef enum end { FREE, RESET, RELEASE, PAST, NOTHING } end;
 
 static volatile char sink;
 

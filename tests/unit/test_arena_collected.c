@@ -14,11 +14,6 @@ static sw_gc *gc;
 static uint32_t node_type, item_type;
 
 /* An object of the collected heap: a link and a number. */
-typedef struct node {
-    struct node *next;
-    uint64_t number;
-} node;
-
 static void begin(void) {
     gc = gc_begin(SW_GC_CHECKMARK | SW_GC_CLOBBER);
     node_type = gc_type(gc, sizeof(node), 1);

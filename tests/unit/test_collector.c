@@ -409,14 +409,8 @@ static void test_limit(void) {
 }
 
 static void test_refused(void) {
-    sw_gc *gc;
-    sw_heap_options options;
-    for (int i = 0; i < 2; i++) {
-        sw_heap_options_init(&options);
-        options.dry = i == 0;
-        options.tracked = i == 1;
-        CHECK_EQ(sw_gc_create(&options, &gc), SW_INVALID);
-    }
+    REFUSED_FROM(sw_gc, sw_heap_options, SW_INVALID, o.dry = 1);
+    REFUSED_FROM(sw_gc, sw_heap_options, SW_INVALID, o.tracked = 1);
 }
 
 int main(void) {

@@ -336,11 +336,6 @@ static void test_graphs(void) {
 
 /* --- one cycle, step by step ------------------------------------------------------------------ */
 
-typedef struct node {
-    struct node *next;
-    uint64_t number;
-} node;
-
 typedef struct fixture {
     sw_gc *gc;
     uint32_t type;
@@ -559,8 +554,7 @@ static void test_forks(void) {
         } else {
             meet_slice(&f, &nodes);
         }
-        pid_t child = child_begin();
-        if (child == 0) {
+        IN_CHILD() {
             sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
             f.other = NULL;
             push(&f, nodes);
@@ -576,9 +570,7 @@ static void test_forks(void) {
             CHECK_EQ(number, 0);
             CHECK_EQ(gc_objects(f.gc), nodes + 1);
             gc_end(f.gc);
-            _exit(check_failed());
         }
-        expect_exit_0(child);
         (void)wait_for_cycle(f.gc);
     }
     (void)wait_for_cycle(f.gc);
@@ -758,17 +750,14 @@ static void test_refused_in_child(void) {
     fixture f;
     start(&f);
     gc_pace_100(f.gc);
-    pid_t child = fork();
-    if (child == 0) {
+    IN_CHILD() {
         refuse_threads(true);
         CHECK_EQ(sw_gc_start(f.gc), SW_NOMEM);
         for (int i = 0; i < 400000; i++) CHECK(sw_gc_new(f.gc, f.type, 1) != NULL);
         CHECK(gc_last_cycle(f.gc).number >= 1);
         CHECK_EQ(gc_last_cycle(f.gc).concurrent, 0);
         gc_end(f.gc);
-        _exit(check_failed());
     }
-    expect_exit_0(child);
     gc_end(f.gc);
 }
 

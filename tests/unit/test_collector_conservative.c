@@ -17,10 +17,10 @@
 
 #define NOINLINE __attribute__((noinline))
 
-typedef struct node {
-    struct node *next;
+typedef struct wide_node {
+    struct wide_node *next;
     uint64_t number, rest[2];
-} node;
+} wide_node;
 
 static const uint64_t LONG_NS = 100000000000; /* any thread comes to a safe point in that time */
 
@@ -38,14 +38,14 @@ static bool is_exact(void) { return sw_gc_conservative_is_exact(gc); }
 
 static void begin(void) {
     gc = gc_begin(SW_GC_CHECKMARK | SW_GC_CLOBBER);
-    type = gc_type(gc, sizeof(node), 1);
+    type = gc_type(gc, sizeof(wide_node), 1);
     CHECK_EQ(sw_gc_set_roots(gc, SW_GC_CONSERVATIVE), SW_OK);
 }
 
 static void end(void) { gc_end(gc); }
 
-static NOINLINE node *make(node *next, uint64_t number) {
-    node *made = sw_gc_new(gc, type, 1);
+static NOINLINE wide_node *make(wide_node *next, uint64_t number) {
+    wide_node *made = sw_gc_new(gc, type, 1);
     CHECK(made != NULL);
     if (made == NULL) {
         fprintf(stderr, "%s\n", sw_last_error()->message);
@@ -62,11 +62,11 @@ static NOINLINE void collect(void) {
 }
 
 static NOINLINE void first_list(void) {
-    node *list = NULL;
+    wide_node *list = NULL;
     for (uint64_t i = 0; i < 1000; i++) list = make(list, i);
     collect();
     uint64_t left = 1000;
-    for (node *at = list; at != NULL; at = at->next) CHECK_EQ(at->number, --left);
+    for (wide_node *at = list; at != NULL; at = at->next) CHECK_EQ(at->number, --left);
     CHECK_EQ(left, 0);
 }
 
@@ -117,7 +117,7 @@ static void in_library_tls(const hidden *h) { put(in_library_of_thread, h, 0); }
 static NOINLINE void in_key(const hidden *h) {
     CHECK_EQ(pthread_setspecific(key, h == NULL ? NULL : (void *)~h->complement), 0);
 }
-static void past_end(const hidden *h) { put(&variable, h, sizeof(node)); }
+static void past_end(const hidden *h) { put(&variable, h, sizeof(wide_node)); }
 static void nowhere(const hidden *h) { (void)h; }
 
 static const struct {
@@ -273,7 +273,7 @@ static void test_registers(void) {}
 enum { DEPTH = 20000 };
 
 static NOINLINE uint64_t descend(uint64_t depth) {
-    node *volatile own = make(NULL, depth);
+    wide_node *volatile own = make(NULL, depth);
     if (depth < DEPTH)
         CHECK_EQ(descend(depth + 1), depth + 1);
     else
@@ -289,7 +289,7 @@ static void test_depth(void) {
 
 static bool handled;
 static NOINLINE void collect_in_handler(int number) {
-    node *volatile own = make(NULL, 5);
+    wide_node *volatile own = make(NULL, 5);
     (void)number;
     collect();
     CHECK_EQ(own->number, 5);
@@ -297,7 +297,7 @@ static NOINLINE void collect_in_handler(int number) {
 }
 
 static NOINLINE void interrupt(void) {
-    node *volatile own = make(NULL, 6);
+    wide_node *volatile own = make(NULL, 6);
     handled = false;
     CHECK_EQ(raise(SIGUSR1), 0);
     CHECK(handled);
@@ -357,7 +357,7 @@ static void test_unknown_stack(void) {
 
 /* A page of the stack cannot be read: those around it are scanned. */
 static NOINLINE void *with_guard_inside(void *arg) {
-    node *volatile above = make(NULL, 8);
+    wide_node *volatile above = make(NULL, 8);
     char room[32 << 10];
     size_t page = (size_t)getpagesize();
     char *inside = (char *)(((uintptr_t)room + 8192 + page) / page * page);
@@ -415,7 +415,7 @@ static void test_false_retention(void) {
 enum { THREADS = 4, ROUNDS = UNDER_TSAN ? 15 : 300, LONGEST = 300 };
 static int rounds;
 
-static void check_list(const node *list, uint64_t length) {
+static void check_list(const wide_node *list, uint64_t length) {
     for (; list != NULL; list = list->next) CHECK_EQ(list->number, --length);
     CHECK_EQ(length, 0);
 }
@@ -424,7 +424,7 @@ static void check_list(const node *list, uint64_t length) {
 static void *make_lists(void *arg) {
     uint64_t random = *(const uint64_t *)arg;
     for (int i = 0; i < rounds && !check_failed(); i++) {
-        node *list = NULL;
+        wide_node *list = NULL;
         uint64_t length = check_random(&random) % LONGEST;
         for (uint64_t n = 0; n < length; n++) list = make(list, n);
         check_list(list, length);
@@ -455,7 +455,7 @@ static void test_threads(bool in_steps) {
 static uint32_t blocked, may_go;
 
 static NOINLINE void *block(void *arg) {
-    node *list = NULL;
+    wide_node *list = NULL;
     for (uint64_t i = 0; i < 100; i++) list = make(list, i);
     CHECK_EQ(sw_gc_block(gc), SW_OK);
     __atomic_store_n(&blocked, 1, __ATOMIC_RELEASE);
@@ -485,7 +485,7 @@ static void *allocate(void *arg) {
 
 static void test_option(void) {
     gc = gc_begin(0);
-    type = gc_type(gc, sizeof(node), 1);
+    type = gc_type(gc, sizeof(wide_node), 1);
     CHECK_EQ(sw_gc_set_roots(gc, SW_GC_SIGNALS), SW_INVALID);
     CHECK_EQ(sw_gc_set_roots(gc, 4), SW_INVALID);
     /* The library is part of this program. */

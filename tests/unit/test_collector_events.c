@@ -220,24 +220,15 @@ static void threads(void) {
 static void forks(void) {
     fixture *f = start(ROOM, NODES);
     CHECK_EQ(sw_gc_start(f->gc), SW_OK);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
+    IN_CHILD() {
         CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
         expect(f, "MPMSPC");
         CHECK(f->events[5].thread == (uint64_t)getpid());
-        _exit(check_failed() ? 1 : 0);
     }
-    expect_exit_0(child);
     CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
     expect(f, "MPMSPC");
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
-
-typedef struct node {
-    struct node *next;
-    uint64_t number;
-} node;
 
 static sw_gc *gc;
 static uint32_t node_type;
@@ -559,14 +550,11 @@ static void test_fork(void) {
     wait_for(&step, 1);
     word = sw_gc_new(gc, node_type, 1);
     CHECK_EQ(left(), 2);
-    pid_t child = fork();
-    if (child == 0) {
+    IN_CHILD() {
         CHECK_EQ(left(), 1);
         CHECK_EQ(sw_gc_shadow_pop(shadow, &frame), SW_OK);
         CHECK_EQ(left(), 0);
-        _exit(check_failed());
     }
-    expect_exit_0(child);
     CHECK_EQ(left(), 2);
     __atomic_store_n(&step, 2, __ATOMIC_RELEASE);
     CHECK_EQ(pthread_join(thread, NULL), 0);

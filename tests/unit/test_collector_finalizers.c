@@ -4,7 +4,7 @@
 #include "collector_refs.h"
 #include "spawn.h"
 
-static node *revived;
+static wide_node *revived;
 static void revive(void *object, void *arg) {
     (void)arg;
     revived = f.roots[0] = object;
@@ -25,17 +25,17 @@ static void free_other(void *object, void *arg) {
 static void collect_within(void *object, void *arg) {
     (void)arg;
     CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK); /* the object is a root */
-    CHECK_EQ(((node *)object)->number, 1);
-    CHECK_EQ(((node *)object)->next->number, 2);
+    CHECK_EQ(((wide_node *)object)->number, 1);
+    CHECK_EQ(((wide_node *)object)->next->number, 2);
 }
 static void allocate_within(void *object, void *arg) {
     (void)arg;
     for (int i = 0; i < 100; i++) f.roots[1] = make(50);
     watch(f.roots[1]);
-    CHECK_EQ(((node *)object)->number, 1);
+    CHECK_EQ(((wide_node *)object)->number, 1);
 }
 static void call_within(void *object, void *arg) {
-    uint64_t number = ((node *)object)->number;
+    uint64_t number = ((wide_node *)object)->number;
     (void)arg;
     note(object, (void *)(uintptr_t)number);
     CHECK_EQ(sw_gc_finalize(f.gc, 9), called[0] == number); /* the second one within the first */
@@ -63,7 +63,7 @@ static void test_what_finalizers_do(void) {
                  {rearm_within, 1, 2, 0, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         begin(SW_GC_CHECKMARK | SW_GC_CLOBBER);
-        node *objects[2] = {make(1), make(2)};
+        wide_node *objects[2] = {make(1), make(2)};
         objects[0]->next = objects[1];
         for (uint64_t k = 0; k < cases[i].finalizers; k++)
             CHECK_EQ(sw_gc_set_finalizer(f.gc, objects[k], cases[i].fn, objects[1 - k]), SW_OK);
@@ -128,9 +128,9 @@ static void test_resurrection_in_steps(void) {
     enum { LENGTH = 300 };
     begin(SW_GC_CHECKMARK | SW_GC_CLOBBER);
     f.roots[0] = make(1000);
-    node *list = NULL;
+    wide_node *list = NULL;
     for (uint64_t i = 0; i < LENGTH; i++) {
-        node *made = make(i);
+        wide_node *made = make(i);
         made->next = list;
         list = made;
     }
@@ -148,7 +148,7 @@ static void test_resurrection_in_steps(void) {
     CHECK_EQ(sw_gc_finish(f.gc, NULL), SW_OK);
     CHECK_EQ(sw_gc_finalize(f.gc, 9), 1);
     uint64_t left = LENGTH;
-    for (const node *at = revived; at != NULL; at = at->next) CHECK_EQ(at->number, --left);
+    for (const wide_node *at = revived; at != NULL; at = at->next) CHECK_EQ(at->number, --left);
     CHECK_EQ(left, 0);
     CHECK(f.roots[2] == revived->next);
     end();
@@ -157,7 +157,7 @@ static void test_resurrection_in_steps(void) {
 /* A cycle that is given up knows of no object that it is dead. */
 static void test_given_up(void) {
     begin(0);
-    node *object = make(1);
+    wide_node *object = make(1);
     sw_gc_ref weak = refer(SW_GC_WEAK, object), late = refer(SW_GC_WEAK_LONG, object);
     watch(object);
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
@@ -174,12 +174,12 @@ static void test_type_finalizer(void) {
     uint32_t text;
     sw_gc_type kind = {"text", 64, NULL};
     CHECK_EQ(sw_gc_add_type(f.gc, &kind, &text), SW_OK);
-    node *before = make(0);
+    wide_node *before = make(0);
     CHECK_EQ(sw_gc_set_type_finalizer(f.gc, f.type, note, (void *)7), SW_OK);
     CHECK_EQ(sw_gc_set_type_finalizer(f.gc, text, note, NULL), SW_OK);
     (void)make(7);
     for (int i = 0; i < 2; i++) memset(sw_gc_new(f.gc, text, 1), 0, kind.bytes);
-    node *row = sw_gc_new(f.gc, f.type, 5);
+    wide_node *row = sw_gc_new(f.gc, f.type, 5);
     row->number = 7;
     CHECK_EQ(sw_gc_set_type_finalizer(f.gc, f.type, NULL, NULL), SW_OK);
     (void)make(8);
@@ -238,15 +238,12 @@ static void test_fork(void) {
     while (__atomic_load_n(&stage, __ATOMIC_ACQUIRE) != 1) usleep(100);
     watch(make(2));
     collect(2, 0, 1); /* what is being called is a root */
-    pid_t child = child_begin();
-    if (child == 0) {
+    IN_CHILD() {
         CHECK_EQ(sw_gc_finalize(f.gc, 9), 1);
         CHECK_EQ(called[1], 2);
         collect(0, 2, 0);
         end();
-        _exit(check_failed());
     }
-    expect_exit_0(child);
     __atomic_store_n(&stage, 2, __ATOMIC_RELEASE);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     count += sw_gc_finalize(f.gc, 9);

@@ -134,10 +134,7 @@ static void *make_stopped(way how, int at) {
 }
 
 static void begin(bool inside, unsigned debug) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tiny = 1;
-    CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
+    gc = GC_MADE(o.tiny = 1);
     gc->inside = inside;
     CHECK_EQ(sw_gc_set_debug(gc, debug), SW_OK);
     static const uint64_t pointers[WAYS] = {1, 1, 0, 2, 0, 0, 0};

@@ -44,7 +44,7 @@ static void test_reference_freed_twice(void) {
     void *out;
     CHECK_EQ(sw_gc_ref_free(f.gc, first), SW_OK);
     CHECK_EQ(sw_gc_ref_free(f.gc, first), SW_INVALID);
-    node *object = make(2);
+    wide_node *object = make(2);
     sw_gc_ref second = refer(SW_GC_STRONG, object);
     CHECK(second != first && (uint32_t)second == (uint32_t)first);
     CHECK_EQ(sw_gc_ref_free(f.gc, first), SW_INVALID);
@@ -76,14 +76,14 @@ static void test_many_references(void) {
     static sw_gc_ref refs[COUNT];
     begin(0);
     for (int i = 0; i < COUNT; i++) {
-        node *made = make((uint64_t)i);
+        wide_node *made = make((uint64_t)i);
         if (i % 2 == 0) made->next = f.roots[0];
         if (i % 2 == 0) f.roots[0] = made;
         refs[i] = refer(i % 3 == 0 ? SW_GC_WEAK_LONG : SW_GC_WEAK, made);
     }
     collect(COUNT / 2, COUNT / 2, 0);
     for (int i = 0; i < COUNT; i++) {
-        const node *object = held(refs[i]);
+        const wide_node *object = held(refs[i]);
         CHECK((object != NULL) == (i % 2 == 0) &&
               (object == NULL || object->number == (uint64_t)i));
         CHECK_EQ(sw_gc_ref_free(f.gc, refs[i]), SW_OK);
@@ -96,7 +96,7 @@ static void test_many_references(void) {
 /* An object that a realloc moves is another one, also a large one. */
 static void test_realloc(void) {
     begin(0);
-    node *object = make(1);
+    wide_node *object = make(1);
     void *large = sw_heap_alloc(f.heap, 100000, 0);
     sw_gc_ref ref = refer(SW_GC_STRONG, object), of_large = refer(SW_GC_STRONG, large);
     void *moved = sw_heap_realloc(f.heap, object, 4000, SW_SCAN);
@@ -111,7 +111,7 @@ static void test_realloc(void) {
 enum { OBJECTS = 60, EDGES = 2, ROOTS = 4, REFS = 40, KINDS = 3 };
 
 typedef struct object {
-    node *at; /* NULL: there is none */
+    wide_node *at; /* NULL: there is none */
     int to[EDGES];
     int watched; /* it has a finalizer that is not due */
     int due;
@@ -131,7 +131,7 @@ static uint64_t due_seen, cleared_seen, revived_seen;
 
 static int pick(int n) { return (int)(check_random(&state) % (uint64_t)n); }
 
-static node **edge_of(node *of, int e) { return e == 0 ? &of->next : &of->other; }
+static wide_node **edge_of(wide_node *of, int e) { return e == 0 ? &of->next : &of->other; }
 
 static void reach(int from) {
     int stack[OBJECTS * EDGES + 1], top = 0;
@@ -243,7 +243,7 @@ static void make_object(void) {
     int i = 0;
     while (i < OBJECTS && objects[i].at != NULL) i++;
     if (i == OBJECTS) return;
-    node *made = sw_gc_new(f.gc, f.type, 1);
+    wide_node *made = sw_gc_new(f.gc, f.type, 1);
     CHECK(made != NULL);
     made->number = (uint64_t)i;
     objects[i] = (object){.at = made, .to = {-1, -1}};

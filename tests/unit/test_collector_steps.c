@@ -136,14 +136,11 @@ static void go_on(model *m, int operations) {
 
 /* The child has a cycle in its midst; it goes on with it, and with others. */
 static void fork_now(model *m) {
-    pid_t child = child_begin();
-    if (child == 0) {
+    IN_CHILD() {
         go_on(m, 60);
         verify(m);
         end_graph(m);
-        _exit(check_failed());
     }
-    expect_exit_0(child);
 }
 
 /* SPANWISE_GC_FORKS=n in the environment does n; the full form is 10,000. */
@@ -172,14 +169,8 @@ static void test_placements(void) {
     static model m;
     for (int p = SW_PLACE_LIFO; p <= SW_PLACE_LASTING; p++)
         for (uint32_t batch = 0; batch < 3; batch++) {
-            sw_gc *gc;
-            sw_heap_options options;
-            sw_heap_options_init(&options);
-            options.placement = (sw_placement)p;
-            options.batch_spans = 2 * batch;
-            options.manual_clock = batch == 1;
-            options.huge_pages = batch == 1;
-            CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
+            sw_gc *gc = GC_MADE(o.placement = (sw_placement)p, o.batch_spans = 2 * batch,
+                                o.manual_clock = o.huge_pages = batch == 1);
             model_begin(&m, gc, (uint64_t)p * 10 + batch);
             go_on(&m, 1500);
             end_graph(&m);

@@ -19,11 +19,6 @@
 enum { THREADS = 3, ROUNDS = 30000, LONGEST = 200, SHORT_NS = 20000000 };
 static const uint64_t LONG_NS = 100000000000; /* any thread comes to a safe point in that time */
 
-typedef struct node {
-    struct node *next;
-    uint64_t number;
-} node;
-
 typedef struct fixture {
     sw_gc *gc;
     uint32_t type;

@@ -28,11 +28,8 @@ typedef struct fixture {
 static fixture f;
 
 static void start(unsigned debug) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tiny = 1;
     memset(&f, 0, sizeof f);
-    CHECK_EQ(sw_gc_create(&options, &f.gc), SW_OK);
+    f.gc = GC_MADE(o.tiny = 1);
     f.heap = sw_gc_heap(f.gc);
     for (uint32_t bytes = 1; bytes <= SIZES; bytes++) f.types[bytes] = gc_type(f.gc, bytes, 0);
     gc_roots(f.gc, f.roots, sizeof f.roots);
@@ -215,14 +212,9 @@ static void test_others(void) {
 
 static void test_table(void) {
     static const sw_class_spec specs[] = {{24, 1, 0}, {48, 1, 0}};
-    sw_heap_options options;
     sw_table *table;
-    sw_gc *gc;
-    sw_heap_options_init(&options);
     CHECK_EQ(sw_table_create("no16", 8192, specs, 2, &table), SW_OK);
-    options.tiny = 1;
-    options.table = table;
-    CHECK_EQ(sw_gc_create(&options, &gc), SW_INVALID);
+    REFUSED_FROM(sw_gc, sw_heap_options, SW_INVALID, o.tiny = 1, o.table = table);
     sw_table_destroy(table);
 }
 
@@ -273,13 +265,8 @@ static void test_threads(void) {
 }
 
 static sw_gc *begin(const sw_table *table) {
-    sw_gc *gc;
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.manual_clock = 1; /* nothing depends on the time that a test takes */
-    CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
-    return gc;
+    /* nothing depends on the time that a test takes */
+    return GC_MADE(o.table = table, o.manual_clock = 1);
 }
 
 static sw_gc_type_allocator maker_of(sw_gc *gc, uint32_t type) {
@@ -472,13 +459,10 @@ static void test_fork(void) {
     sw_gc *gc = gc_begin(0);
     sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, 16, 1));
     CHECK(sw_gc_type_alloc(&maker) != NULL);
-    pid_t child = child_begin();
-    if (child == 0) {
+    IN_CHILD() {
         for (int i = 0; i < 1000; i++) CHECK(sw_gc_type_alloc(&maker) != NULL);
         CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-        _exit(check_failed());
     }
-    expect_exit_0(child);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
@@ -522,11 +506,7 @@ static void test_bad_input(void) {
 
 /* Where there is no memory, NULL and ENOMEM; what is freed is made again. */
 static void test_no_memory(void) {
-    sw_gc *gc;
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.limit_bytes = 1 << 20;
-    CHECK_EQ(sw_gc_create(&options, &gc), SW_OK);
+    sw_gc *gc = GC_MADE(o.limit_bytes = 1 << 20);
     sw_gc_type_allocator maker = maker_of(gc, gc_type(gc, 1024, 1));
     int count_made = 0;
     while (sw_gc_type_alloc(&maker) != NULL && count_made < 2000) count_made++;

@@ -13,11 +13,6 @@
 enum { SHORT_NS = 20000000, LARGE = 100000 };
 static const uint64_t LONG_NS = 100000000000; /* any thread comes to a safe point in that time */
 
-typedef struct node {
-    struct node *next;
-    uint64_t number;
-} node;
-
 static sw_gc *gc;
 static uint32_t type;
 

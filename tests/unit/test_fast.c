@@ -151,10 +151,9 @@ static void zeroing(const sw_table *table, sw_path_fn *const *paths, uint32_t cu
 /* Tiny objects share blocks, do not overlap, are aligned as their size allows, and read as zero. */
 static void tiny_paths(void) {
     sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .tiny = true});
-    sw_cache *cache;
     uint64_t rng = 4, bytes = 0, blocks = 0;
     uintptr_t end = 0, block = 0;
-    cache = cache_of(heap);
+    sw_cache *cache = cache_of(heap);
     for (int i = 0; i < 20000; i++) {
         size_t size = 1 + check_random(&rng) % 15;
         unsigned flags = i % 3 == 0 ? SW_ZERO : 0u;

@@ -293,12 +293,9 @@ static void forks_of_backings(int forks) {
     sw_range_options_init(&range_options);
     range_options.locked = 1;
     CHECK_EQ(sw_range_create(1 << 20, &range_options, &range), SW_OK);
-    sw_scalable_options options;
-    sw_scalable_options_init(&options);
-    options.first_bytes = 4096;
-    options.idle_max = 0; /* children come and go, so the backing's lock is taken inside */
-    options.memory = sw_allocator_of(SW_BACKING_BUDDY);
-    CHECK_EQ(sw_scalable_create(&options, &scalable), SW_OK);
+    /* no idle child stays: children come and go, so the backing's lock is taken inside */
+    scalable = MADE(sw_scalable, o.first_bytes = 4096, o.idle_max = 0,
+                    o.memory = sw_allocator_of(SW_BACKING_BUDDY));
     fork_beside(use_backings, backings_work, forks);
     CHECK_EQ(sw_scalable_verify(scalable), SW_OK);
     sw_scalable_destroy(scalable);

@@ -66,10 +66,9 @@ static void doubles_to_the_longest(bool dry) {
  * first span of a cache is the shortest, whatever the count is. */
 static void counted_by_span_class(void) {
     static void *objects[SLOTS];
-    sw_cache *other;
     open_heap(false, 0);
     fill(objects, SIZE, 1, 0);
-    other = cache_of(heap);
+    sw_cache *other = cache_of(heap);
     CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);
     CHECK_STR(lengths(1), "11");
     for (uint32_t i = 0; i < SLOTS; i++) CHECK(sw_cache_alloc(other, SIZE, 0) != NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two frees of one object race: the second is stopped between reading the page map and the slot's
- * bit while the first releases the span. It must not free an object allocated there later. The two sources are included, so that the threads can be stopped at exactly those
- * points. */
+ * bit while the first releases the span. It must not free an object allocated there later. The two
+ * sources are included, so that the threads can be stopped at exactly those points. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>
@@ -84,16 +84,11 @@ static void check_innocent(void *const innocent[REUSED]) {
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
 }
 
-static void make_heap(sw_placement placement) {
-    /* spans of sixteen slots */
-    heap = heap_with((heap_setting){.table = sw_table_go(), .placement = placement});
-    faults = 0;
-}
-
 static void release_a_span(void) {
     pthread_t thread;
     void *innocent[REUSED];
-    make_heap(SW_PLACE_ADDRESS);
+    /* spans of sixteen slots */
+    heap = heap_with((heap_setting){.table = sw_table_go(), .placement = SW_PLACE_ADDRESS});
     CHECK_EQ(pthread_create(&thread, NULL, second_free, NULL), 0);
     sem_wait(&ready);
     give_up_a_span();

@@ -248,11 +248,7 @@ static void realloc_to_scan(void) {
  * where growth is to be cleared, everything after the requested bytes is. */
 static void usable_moves(size_t size, size_t grown) {
     for (uint8_t tracked = 0; tracked < 2; tracked++) {
-        sw_heap_options options;
-        sw_heap_options_init(&options);
-        options.tracked = tracked;
-        sw_heap *heap;
-        CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+        sw_heap *heap = heap_with((heap_setting){.tracked = tracked});
         for (unsigned flags = 0; flags <= SW_ZERO; flags += SW_ZERO) {
             unsigned char *p = sw_heap_alloc(heap, size, 0);
             size_t usable = sw_heap_usable_size(heap, p);

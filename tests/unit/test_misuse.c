@@ -199,10 +199,8 @@ static const size_t arena_sizes[] = {1,     16,    1000,  CHUNK / 4, CHUNK / 4 +
 enum { ARENA_SIZES = sizeof arena_sizes / sizeof *arena_sizes };
 
 static void refuses_each_size(uint32_t mode, bool safe, uint64_t limit, const char *name) {
-    sw_heap *heap = NULL;
-    sw_cache *cache = NULL;
-    heap = heap_with((heap_setting){0});
-    cache = cache_of(heap);
+    sw_heap *heap = heap_with((heap_setting){0});
+    sw_cache *cache = cache_of(heap);
     sw_arena *arena = make_arena_of(mode, CHUNK, limit, heap, safe);
     sw_arena *plain = make_arena_of(mode, CHUNK, limit, NULL, safe);
     for (int i = 0; i < ARENA_SIZES; i++) {

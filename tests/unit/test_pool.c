@@ -18,18 +18,9 @@ static sw_heap *heap; /* of the test; its main makes it */
 
 /* A pool of the options' order, capacity, zero, locked and aged. */
 static sw_pool *make_pool(sw_pool_options asked) {
-    sw_pool_options options;
-    sw_pool *pool = NULL;
-    sw_pool_options_init(&options);
-    options.order = asked.order;
-    options.capacity = asked.capacity;
-    options.item_bytes = POOL_BYTES;
-    options.zero = asked.zero;
-    options.locked = asked.locked;
-    options.aged = asked.aged;
-    options.heap = heap;
-    CHECK_EQ(sw_pool_create(&options, &pool), SW_OK);
-    return pool;
+    return MADE(sw_pool, o.order = asked.order, o.capacity = asked.capacity,
+                o.item_bytes = POOL_BYTES, o.zero = asked.zero, o.locked = asked.locked,
+                o.aged = asked.aged, o.heap = heap);
 }
 
 static sw_pool_stats stats_of(sw_pool *pool) {

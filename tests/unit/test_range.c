@@ -168,19 +168,17 @@ static void *takes_it_over(void *arg) {
     return NULL;
 }
 
-static void in_a_thread(void *(*body)(void *), sw_range *range) { (void)in_thread(body, range); }
-
 /* The article's example of two threads that share an unlocked allocator. */
 static void another_thread_is_refused(uint32_t backend) {
     sw_range *range = make(backend, 4096, 2);
     CHECK_EQ(sw_range_alloc(range, 10), 0);
-    in_a_thread(takes_a_foreign_range, range);
+    (void)in_thread(takes_a_foreign_range, range);
     CHECK_EQ(sw_range_free_size(range), backend == SW_RANGE_BUDDY ? 4096 - 16 : 4096 - 10);
     CHECK_EQ(stats_of(range).refused, 0);
     sw_range_destroy(range);
     range = make(SW_RANGE_BTREE, 4096, 0);
     CHECK_EQ(sw_range_alloc(range, 10), 0);
-    in_a_thread(takes_it_over, range);
+    (void)in_thread(takes_it_over, range);
     CHECK_EQ(sw_range_alloc(range, 10), SW_RANGE_NONE);
     CHECK_EQ(sw_last_error()->status, SW_OWNER);
     CHECK_EQ(sw_range_adopt(range), SW_OK);
@@ -208,7 +206,7 @@ static void a_lock_lets_all_threads_in(uint32_t backend) {
     CHECK_EQ(range->lock.acquisitions, 2 * 2 * 16 * ROUNDS + 1); /* a turn each, one to ask above */
     CHECK_EQ(stats_of(range).allocs, 2 * 16 * ROUNDS);
     CHECK_EQ(sw_range_adopt(range), SW_OK); /* and it stays everybody's */
-    in_a_thread(takes_and_gives, range);
+    (void)in_thread(takes_and_gives, range);
     end(range);
 }
 
@@ -234,9 +232,7 @@ static void campaign(uint32_t backend, uint32_t placement, uint64_t size, uint64
     static model m;
     counted_memory memory = {0, 0, 0};
     sw_allocator allocator = counted_allocator(&memory);
-    sw_range_options options;
-    sw_range_options_init(&options);
-    options.backend = backend;
+    sw_range_options options = options_of(backend, 0);
     options.placement = placement;
     options.memory = &allocator;
     options.orders = size % 2 ? 5 : 0;
@@ -369,13 +365,8 @@ typedef struct cost {
 
 /* Holes of 1 to PIECE_MAX, each after a taken piece; of a buddy one unit each. */
 static sw_range *make_holes(uint32_t backend, uint64_t holes) {
-    sw_range_options options;
-    sw_range *range = NULL;
-    sw_range_options_init(&options);
-    options.backend = backend;
-    options.unit = 1;
     uint64_t size = holes * (backend == SW_RANGE_BUDDY ? 2 : PIECE_MAX + 1), seed = 21;
-    CHECK_EQ(sw_range_create(size, &options, &range), SW_OK);
+    sw_range *range = make(backend, size, 1);
     if (backend == SW_RANGE_BUDDY) {
         for (uint64_t i = 0; i < 2 * holes; i++) CHECK(sw_range_alloc(range, 1) != SW_RANGE_NONE);
         for (uint64_t i = 0; i < holes; i++) CHECK_EQ(sw_range_free(range, 2 * i, 1), SW_OK);

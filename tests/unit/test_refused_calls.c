@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
 #include "spanwise/spanwise.h"
+#include "spawn.h"
 
 /* --- the system ------------------------------------------------------------------------------- */
 
@@ -253,20 +253,14 @@ static void refuse_each(const outcome *whole, call kind) {
 /* Another thread may give memory back between a thread's refused mapping and its own search for
  * memory to give back. It then finds none, but a second mapping succeeds. */
 static void first_call_of_a_thread(void) {
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
+    IN_CHILD() {
         sw_heap *heap = NULL;
         CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
         sys.kind = CALL_MMAP;
         sys.from = sys.to = sys.made[CALL_MMAP] + 1;
         CHECK(sw_heap_alloc(heap, 100, 0) != NULL);
         CHECK(sys.made[CALL_MMAP] > sys.from);
-        _exit(check_failed());
     }
-    int status = -1;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK_EQ(status, 0);
 }
 
 int main(void) {

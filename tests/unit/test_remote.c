@@ -261,7 +261,6 @@ static void pushed_while_closing(void) {
 /* The span, fresh when its object was freed, belongs to no cache. A cache that takes it over gets
  * zeroes out of it where it asks for them. */
 static void pushed_after_closing(void) {
-    sw_cache *next;
     make(NULL);
     unsigned char *p = sw_cache_alloc(owner, SLOT, 0);
     CHECK(sw_cache_alloc(owner, SLOT, 0) == p + SLOT);
@@ -271,7 +270,7 @@ static void pushed_after_closing(void) {
     sw_cache_close(owner);
     sw_remote_announce(owner, span, 0);
     CHECK_EQ(span->needzero, 1);
-    next = cache_of(heap);
+    sw_cache *next = cache_of(heap);
     bool again = false;
     for (int i = 0; i < SLOTS - 1; i++) {
         unsigned char *q = sw_cache_alloc(next, SLOT, SW_ZERO);

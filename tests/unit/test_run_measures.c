@@ -107,11 +107,10 @@ static void rows_of_the_time_line(void) {
 static void stats_are_true(bool dry) {
     static uint64_t size[OBJECTS];
     sw_heap *heap = make_heap(dry);
-    sw_runner *runner;
     sw_replay_stats s, w = {0};
     make_ops(3);
     memset(size, 0, sizeof size);
-    runner = runner_of(heap);
+    sw_runner *runner = runner_of(heap);
     for (size_t i = 0; i < COUNT; i++) {
         size_t done = 9;
         const sw_op *op = &ops[i];

@@ -36,10 +36,9 @@ static void looking_ahead_changes_nothing(const sw_table *table) {
         if (live[id]) many[i].size = (r >> 8) % (r % 97 == 0 ? 100000 : 4000);
     }
     for (int i = 0; i < 2; i++) {
-        sw_runner *runner;
         sw_heap *heap =
             heap_with((heap_setting){.table = table, .tracked = 1, .manual_clock = 1, .dry = 1});
-        runner = runner_of(heap);
+        sw_runner *runner = runner_of(heap);
         size_t step = i == 0 ? MANY / 2 : SHORT; /* the second half begins with many objects */
         for (size_t at = 0; at < MANY; at += step)
             CHECK_EQ(sw_runner_run(runner, many + at, step, 0, NULL, NULL), SW_OK);
@@ -233,13 +232,9 @@ static void realloc_keeps_flags(void) {
  * objects 0 and 1 (4 and 8 B) share one block of 16 B; object 2 has a slot of its own; object 0
  * grows to 40 B and so leaves the block; then all are freed, or drained. */
 static void tiny_objects(bool dry, bool drain) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.tracked = options.manual_clock = options.tiny = 1;
-    options.dry = dry;
-    sw_heap *heap = NULL;
     sw_replay_stats s;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    sw_heap *heap =
+        heap_with((heap_setting){.tracked = true, .manual_clock = true, .tiny = true, .dry = dry});
     sw_runner *runner = runner_of(heap);
     const sw_op list[] = {{.kind = SW_OP_ALLOC, .object = 0, .size = 4},
                           {.kind = SW_OP_ALLOC, .object = 1, .size = 8},
@@ -311,13 +306,7 @@ static void message_names_the_place(const char *path) {
 static void recordings(void) {
     const char *path = fixture_path("runner.swt");
     write_recording(path);
-    pid_t child = child_begin();
-    if (child == 0) {
-        check_failures_ = 0;
-        message_names_the_place(path);
-        _exit(check_failures_ != 0);
-    }
-    expect_exit_0(child);
+    IN_CHILD() message_names_the_place(path);
     CHECK_EQ(remove(path), 0);
 }
 

@@ -11,14 +11,7 @@
 static sw_heap *heap;
 
 static sw_slabs *make(uint64_t capacity, uint32_t locked) {
-    sw_slabs_options options;
-    sw_slabs *slabs = NULL;
-    sw_slabs_options_init(&options);
-    options.capacity = capacity;
-    options.heap = heap;
-    options.locked = locked;
-    CHECK_EQ(sw_slabs_create(&options, &slabs), SW_OK);
-    return slabs;
+    return MADE(sw_slabs, o.capacity = capacity, o.heap = heap, o.locked = locked);
 }
 
 static sw_slabs_stats stats_of(sw_slabs *slabs) {
@@ -180,13 +173,8 @@ static int lowest_free(const bool *used) {
 
 static void walks_as_the_model(uint64_t seed) {
     static const uint64_t bytes[] = {48, 64, 1040}; /* slots straddle pages and slabs */
-    sw_slabs_options options;
-    sw_slabs *slabs = NULL;
-    sw_slabs_options_init(&options);
-    memcpy(options.slot_bytes, bytes, sizeof bytes);
-    options.capacity = CAPACITY;
-    options.heap = heap;
-    CHECK_EQ(sw_slabs_create(&options, &slabs), SW_OK);
+    sw_slabs *slabs = MADE(sw_slabs, memcpy(o.slot_bytes, bytes, sizeof bytes),
+                           o.capacity = CAPACITY, o.heap = heap);
     bool used[3][CAPACITY] = {{false}};
     struct {
         unsigned char *at;

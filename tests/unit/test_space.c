@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "base/bits.h"
+#include "heaps.h"
 #include "os/os.h"
 #include "page/runs.h"
 #include "page/space.h"
@@ -307,14 +308,10 @@ static struct {
 static unsigned char mark(size_t i, size_t at) { return (unsigned char)(i * 7 + at / 512 + 1); }
 
 static void make_heaps(const sw_table *table) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.table = table;
-    options.manual_clock = 1;
-    options.decay_ns = 100;
-    CHECK_EQ(sw_heap_create(&options, &live), SW_OK);
-    options.dry = 1;
-    CHECK_EQ(sw_heap_create(&options, &dry), SW_OK);
+    heap_setting setting = {.table = table, .manual_clock = 1, .decay_ns = 100};
+    live = heap_with(setting);
+    setting.dry = true;
+    dry = heap_with(setting);
 }
 
 static void drop(size_t i) {

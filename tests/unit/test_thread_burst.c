@@ -47,13 +47,10 @@ static uint64_t stripped_bytes(uint64_t count) {
 }
 
 static void make(uint64_t decay_ns, bool dry, bool huge) {
-    sw_heap_options options;
-    sw_heap_options_init(&options);
-    options.manual_clock = 1; /* no tick but by sw_heap_set_time */
-    options.dry = dry;
-    options.huge_pages = huge;
-    if (decay_ns != 0) options.decay_ns = decay_ns;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
+    heap = heap_with((heap_setting){.manual_clock = 1, /* no tick but by sw_heap_set_time */
+                                    .dry = dry,
+                                    .huge_pages = huge,
+                                    .decay_ns = decay_ns});
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -176,8 +173,7 @@ static void forks(void) {
     make(0, false, false);
     begin_wave(threads);
     sw_ledger live = ledger_of(heap);
-    pid_t child = child_begin();
-    if (child == 0) {
+    IN_CHILD() {
         sw_ledger l = ledger_of(heap);
         CHECK_EQ(l.live_objects, threads * SIZES);
         CHECK_EQ(l.caches, 0);
@@ -187,21 +183,16 @@ static void forks(void) {
             for (int k = 0; k < SIZES; k++) sw_heap_free(heap, objects[i][k]);
         CHECK_EQ(ledger_of(heap).live_objects, 0);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        _exit(check_failed());
     }
-    expect_exit_0(child);
     end_wave(threads);
     check_rest(&live);
-    child = child_begin();
-    if (child == 0) {
+    IN_CHILD() {
         begin_wave(threads);
         end_wave(threads);
         check_rest(&live);
         CHECK_EQ(heap->cache_numbers, threads);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        _exit(check_failed());
     }
-    expect_exit_0(child);
     heap_end(heap);
 }
 
@@ -231,9 +222,8 @@ static void check_lists(const sw_heap *heap, uint64_t open, uint64_t closed) {
 /* Caches that are no user's close in an order of their own; records are made for no more than are
  * open at once. */
 static void closed_ones_are_taken_again(void) {
-    sw_heap *heap;
     uint64_t rng = 4;
-    heap = heap_with((heap_setting){0});
+    sw_heap *heap = heap_with((heap_setting){0});
     for (int i = 0; i < MANY; i++)
         CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &many[i]), SW_OK);
     check_lists(heap, MANY, 0);
@@ -255,9 +245,8 @@ static void closed_ones_are_taken_again(void) {
 /* A span that becomes wholly free is given up unless an open cache has a hazard on it. What is in a
  * closed cache's record does not count: no one looks at it. */
 static void spans_given_up(bool by_closed, uint64_t spans_left) {
-    sw_heap *heap;
     sw_cache *cache, *freer;
-    heap = heap_with((heap_setting){0});
+    sw_heap *heap = heap_with((heap_setting){0});
     cache = cache_of(heap);
     freer = cache_of(heap);
     if (by_closed) sw_cache_close(freer);
@@ -284,10 +273,9 @@ static void spans_given_up(bool by_closed, uint64_t spans_left) {
  * current one first, then the one whose slot was freed last. */
 static void warm_ones_are_adopted_first(void) {
     enum { SLOTS = 16, COUNT = 2 * SLOTS + 1 }; /* 512 B, table go: a page, so 16 slots, a span */
-    sw_cache *cache;
     char *p[COUNT];
     sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .placement = SW_PLACE_LIFO});
-    cache = cache_of(heap);
+    sw_cache *cache = cache_of(heap);
     for (int i = 0; i < COUNT; i++)
         p[i] = sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN); /* no hints */
     sw_cache_free(cache, p[0]);
@@ -321,7 +309,6 @@ int munmap(void *p, size_t bytes) {
 enum { HEAPS = 600, THREADS_MAX = 300, SPARES = 256 };
 
 static sw_heap *first_heap, *last_heap;
-static pthread_barrier_t all_live;
 
 /* A cache of the default heap and of two others: the entries of these are pages apart in a table.
  */
@@ -398,12 +385,7 @@ static void in_a_forked_child(void) {
     for (int i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, wait_for_end, &end), 0);
     pthread_barrier_wait(&all_live);
-    pid_t child = child_begin();
-    if (child == 0) {
-        births_in_child();
-        _exit(check_failed());
-    }
-    expect_exit_0(child);
+    IN_CHILD() births_in_child();
     pthread_barrier_wait(&end);
     join_threads(threads, THREADS);
     pthread_barrier_destroy(&end);

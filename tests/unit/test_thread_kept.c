@@ -236,9 +236,7 @@ static void announced_late(void) {
     __atomic_fetch_or(&span->words[0].remote, 1, __ATOMIC_RELAXED);
     EXPECT_FAULT(DOUBLE_FREE, p, sw_remote_announce(cache, span, 0));
     CHECK_EQ(heap->kept_pages, 0);
-    CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    ledger = ledger_of(heap);
-    CHECK_EQ(ledger.spans, 0);
+    CHECK_EQ(ledger_of(heap).spans, 0);
     heap_end(heap);
 }
 
@@ -255,17 +253,13 @@ static void *live_shortly(void *arg) {
 
 /* In a forked child none is kept, and all is in order. */
 static void child_keeps_none(void) {
-    pid_t child = child_begin();
-    if (child == 0) {
+    IN_CHILD() {
         CHECK_EQ(heap->kept_pages, 0);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        ledger = ledger_of(heap);
-        CHECK_EQ(ledger.spans, 0);
+        CHECK_EQ(ledger_of(heap).spans, 0);
         live_shortly((void *)(uintptr_t)7);
         CHECK_EQ(sw_heap_verify(heap), SW_OK);
-        _exit(check_failed());
     }
-    expect_exit_0(child);
 }
 
 /* Nor is what a thread was about to take when the process forked. */
@@ -321,8 +315,7 @@ static void given_up_beside(void) {
     __atomic_store_n(&stop_giving_up, 1, __ATOMIC_RELAXED);
     pthread_join(giver, NULL);
     CHECK_EQ(sw_heap_verify(heap), SW_OK);
-    ledger = ledger_of(heap);
-    CHECK_EQ(ledger.spans, heap->kept_pages);
+    CHECK_EQ(ledger_of(heap).spans, heap->kept_pages);
     (void)sw_heap_trim(heap);
     CHECK_EQ(heap->kept_pages, 0);
     CHECK_EQ(heap->pages.held_pages, 0);
@@ -363,22 +356,15 @@ static void wait_for(atomic_int *counter, int value) {
     for (unsigned n = 0; atomic_load(counter) < value; n++) wait_a_little(n);
 }
 
-static bool verified(void) {
-    if (sw_heap_verify(heap) == SW_OK) return true;
-    fprintf(stderr, "%s\n", sw_last_error()->message);
-    return false;
-}
-
 static void begin_storm(const sw_table *table, bool tracked) {
     heap = heap_with((heap_setting){.table = table, .tracked = tracked});
     atomic_store(&stop, 0);
 }
 
 static void end_storm(void) {
-    CHECK(verified());
     CHECK_EQ(ledger_of(heap).live_objects, 0);
     CHECK_EQ(atomic_load(&faults), 0);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
+    heap_end(heap);
 }
 
 /* --- producers and consumers ------------------------------------------------------------------ */
@@ -416,6 +402,13 @@ static void *consumer(void *arg) {
     return NULL;
 }
 
+static void consume_boxes(void) {
+    for (int i = 0; i < BOXES; i++) {
+        size_t *p = atomic_exchange(&boxes[i], NULL);
+        if (p != NULL) consume(p);
+    }
+}
+
 static void one_producer(void) {
     pthread_t threads[FREERS];
     uint64_t rng = 1;
@@ -428,10 +421,7 @@ static void one_producer(void) {
     }
     atomic_store(&stop, 1);
     join_threads(threads, FREERS);
-    for (int i = 0; i < BOXES; i++) {
-        size_t *p = atomic_exchange(&boxes[i], NULL);
-        if (p != NULL) consume(p);
-    }
+    consume_boxes();
 }
 
 /* Opens a cache, fills boxes from it, frees what it meets, closes: objects outlive their cache,
@@ -465,10 +455,7 @@ static void adoption(void) {
     for (int i = 2; i < 2 + FREERS; i++) pthread_join(threads[i], NULL);
     atomic_store(&stop, 1);
     join_threads(threads, 2);
-    for (int i = 0; i < BOXES; i++) {
-        size_t *p = atomic_exchange(&boxes[i], NULL);
-        if (p != NULL) consume(p);
-    }
+    consume_boxes();
 }
 
 static atomic_int done_threads;
@@ -561,7 +548,7 @@ static void races(void) {
                 begin_storm(sw_table_c16(), i % 2 == 0);
                 atomic_store(&faults, 0);
                 racing_frees(sizes[i], owner_too != 0, neighbour != 0);
-                CHECK(verified());
+                CHECK(heap_is_whole(heap));
                 int reported = atomic_load(&faults);
                 CHECK(reported <= ROUNDS);
                 CHECK(reported >= ROUNDS / 2); /* a slot may be handed out again in between */

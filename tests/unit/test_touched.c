@@ -83,7 +83,6 @@ static void peak(void) {
 static void ended_threads(void) {
     enum { THREADS = 80, STEPS = 3 * THREADS + 2, LARGE = 4 << 20 };
     sw_heap *heap = make(true, true, sw_table_c16());
-    sw_runner *runner;
     uint64_t op;
     memset(ops, 0, STEPS * sizeof *ops);
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -96,7 +95,7 @@ static void ended_threads(void) {
     ops[STEPS - 1] = ops[0];
     ops[STEPS - 1].object = 5;
     ops[STEPS - 1].size = LARGE;
-    runner = runner_of(heap);
+    sw_runner *runner = runner_of(heap);
     CHECK_EQ(sw_runner_run(runner, ops, STEPS, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
     sw_ledger l = touched_of(heap);
     CHECK_EQ(l.requested_bytes, LARGE + 100);
@@ -144,16 +143,11 @@ static void part_of_large_objects(void) {
                  {2500, 100000003, 0, 62},   {0, 1000000, 25, 62},
                  {0, 32768, 25, 8}}; /* the last has a slot, which is written whole */
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        sw_heap_options options;
-        sw_heap *heap = NULL;
-        sw_runner *runner;
         sw_op one = {.kind = SW_OP_ALLOC, .size = cases[i].size};
-        sw_heap_options_init(&options);
-        options.dry = options.touch_map = options.tracked = 1;
-        options.large_touched_ppm = cases[i].ppm;
-        options.large_touched_percent = cases[i].percent;
-        CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-        runner = runner_of(heap);
+        sw_heap *heap =
+            MADE(sw_heap, o.dry = o.touch_map = o.tracked = 1, o.large_touched_ppm = cases[i].ppm,
+                 o.large_touched_percent = cases[i].percent);
+        sw_runner *runner = runner_of(heap);
         CHECK_EQ(sw_runner_run(runner, &one, 1, SW_TOUCH_PAGES, NULL, NULL), SW_OK);
         sw_ledger l = touched_of(heap);
         CHECK_EQ((l.requested_bytes + l.large_rounding_bytes) / 4096, cases[i].pages);
@@ -162,28 +156,28 @@ static void part_of_large_objects(void) {
     }
 }
 
-static void refused_shares(void) {
+static void refused(void) {
     static const struct {
         uint64_t ppm;
-        uint8_t percent, touch_map;
+        uint8_t percent, touch_map, dry;
         const char *said;
-    } cases[] = {{1000001, 0, 1, "large_touched_ppm 1000001 is above 1000000"},
-                 {UINT64_MAX, 0, 1, "is above 1000000"},
-                 {1, 1, 1, "give one of them"},
-                 {1, 0, 0, "large_touched_ppm is for heaps with touch_map"},
-                 {0, 101, 1, "large_touched_percent 101 is above 100"},
-                 {0, 25, 0, "is for heaps with touch_map"}};
+    } cases[] = {{1000001, 0, 1, 1, "large_touched_ppm 1000001 is above 1000000"},
+                 {UINT64_MAX, 0, 1, 1, "is above 1000000"},
+                 {1, 1, 1, 1, "give one of them"},
+                 {1, 0, 0, 1, "large_touched_ppm is for heaps with touch_map"},
+                 {0, 101, 1, 1, "large_touched_percent 101 is above 100"},
+                 {0, 25, 0, 1, "is for heaps with touch_map"},
+                 {0, 0, 1, 0, "touch_map: a real heap asks the system"}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        sw_heap_options options;
-        sw_heap *heap = NULL;
-        sw_heap_options_init(&options);
-        options.dry = 1;
-        options.touch_map = cases[i].touch_map;
-        options.large_touched_ppm = cases[i].ppm;
-        options.large_touched_percent = cases[i].percent;
-        CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
+        REFUSED(sw_heap, SW_INVALID, o.dry = cases[i].dry, o.touch_map = cases[i].touch_map,
+                o.large_touched_ppm = cases[i].ppm, o.large_touched_percent = cases[i].percent);
         CHECK(strstr(sw_last_error()->message, cases[i].said) != NULL);
     }
+    sw_heap *heap = heap_with((heap_setting){.dry = true});
+    CHECK_EQ(sw_heap_touched_read(heap, &(sw_ledger){.struct_bytes = sizeof(sw_ledger)}, NULL, 0),
+             SW_STATE);
+    CHECK(strstr(sw_last_error()->message, "make it with touch_map") != NULL);
+    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
 /* Of a class whose hints begin in one page of the cache's record and end in the next, both pages
@@ -192,9 +186,8 @@ static void hints_over_two_pages(void) {
     enum { APART = 64, OBJECTS = APART * SW_HINTS_MAX + 8192 };
     static void *p[OBJECTS];
     sw_heap *heap = make(true, true, sw_table_c16());
-    sw_cache *cache = NULL;
     sw_ledger none = {.struct_bytes = sizeof none}, one = none, all = none;
-    cache = cache_of(heap);
+    sw_cache *cache = cache_of(heap);
     uint64_t page = sw_os_page_bytes(), start = (uintptr_t)cache, first = 0, last = 0;
     uint64_t bins_end = ((uintptr_t)&cache->bins[heap->span_classes] - 1 - start) / page;
     uint32_t cls = 0, classes = heap->table->class_count;
@@ -218,29 +211,12 @@ static void hints_over_two_pages(void) {
     CHECK_EQ(sw_heap_destroy(heap), SW_OK);
 }
 
-static void refused(void) {
-    sw_heap_options options;
-    sw_heap *heap = NULL;
-    sw_ledger l = {.struct_bytes = sizeof l};
-    sw_heap_options_init(&options);
-    options.touch_map = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_INVALID);
-    CHECK(strstr(sw_last_error()->message, "touch_map: a real heap asks the system") != NULL);
-    options.touch_map = 0;
-    options.dry = 1;
-    CHECK_EQ(sw_heap_create(&options, &heap), SW_OK);
-    CHECK_EQ(sw_heap_touched_read(heap, &l, NULL, 0), SW_STATE);
-    CHECK(strstr(sw_last_error()->message, "make it with touch_map") != NULL);
-    CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-}
-
 int main(void) {
     map_equals_an_array();
     peak();
     ended_threads();
     instrument();
     part_of_large_objects();
-    refused_shares();
     hints_over_two_pages();
     refused();
     return check_result();

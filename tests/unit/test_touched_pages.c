@@ -201,10 +201,9 @@ static void spans_at_birth(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         sw_heap *heap;
-        sw_cache *cache;
         size_t pages = 0;
         CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
-        cache = cache_of(heap);
+        sw_cache *cache = cache_of(heap);
         size_t found = resident_at_birth(cache, cases[i].size, cases[i].spans, &pages);
         CHECK_EQ(found, cases[i].ahead ? pages : 1);
         sw_cache_close(cache);

@@ -213,12 +213,6 @@ static void prefix_of_blocks(void) {
     free(file.data);
 }
 
-static void add_sealed(bytes *file, swt_block block, const void *payload, size_t n) {
-    const uint8_t *out;
-    size_t length = swt_seal(fixture_encoder(), &block, payload, n, &out);
-    bytes_add(file, out, length);
-}
-
 /* The file with every block unpacked, a few bytes of one payload changed, and sealed again. */
 static bytes resealed(const sample *s, uint64_t *seed) {
     static uint8_t payload[SWT_PAYLOAD_BYTES_MAX];

@@ -78,12 +78,6 @@ static void begin(bytes *file, uint32_t form) {
     bytes_add(file, header, sizeof header);
 }
 
-static void add_sealed(bytes *file, swt_block block, const void *payload, size_t n) {
-    const uint8_t *out;
-    size_t length = swt_seal(fixture_encoder(), &block, payload, n, &out);
-    bytes_add(file, out, length);
-}
-
 static void one_site(uint32_t site, uint32_t form) {
     bytes file = {0};
     uint8_t room[64];

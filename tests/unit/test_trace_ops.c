@@ -287,13 +287,8 @@ static void write_recording(const swt_raw *written, size_t cut) {
 }
 
 static sw_trace_summary salvaged(void) {
-    sw_trace *trace;
-    sw_trace_summary sum;
     CHECK_EQ(sw_trace_salvage(recording, areas_file, 3, 2), SW_OK);
-    CHECK_EQ(sw_trace_open(recording, SW_TRACE_VALID_PREFIX, &trace), SW_OK);
-    CHECK_EQ(sw_trace_get_summary(trace, &sum), SW_OK);
-    sw_trace_close(trace);
-    return sum;
+    return summary_of(recording, SW_TRACE_VALID_PREFIX);
 }
 
 static sw_trace_summary salvaged_areas(void) {

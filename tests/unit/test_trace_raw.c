@@ -221,19 +221,16 @@ static void compare(const sw_op *got, size_t n) {
 
 static void threads_merge(uint64_t seed, uint32_t flags, int late) {
     const char *raw = fixture_path("threads.swt"), *done = fixture_path("threads.done.swt");
-    sw_trace_summary sum, finished;
+    sw_trace_summary finished;
     sw_op *got, *again;
     size_t n, n_again;
-    sw_trace *t;
     simulate(seed, flags);
     bytes file = assemble(late);
     file_write(raw, file.data, file.used);
     free(file.data);
     CHECK_EQ(read_all(raw, 0, &got, &n), SW_OK);
     compare(got, n);
-    CHECK_EQ(sw_trace_open(raw, 0, &t), SW_OK);
-    CHECK_EQ(sw_trace_get_summary(t, &sum), SW_OK);
-    sw_trace_close(t);
+    sw_trace_summary sum = summary_of(raw, 0);
     CHECK_EQ(sum.unknown_frees + sum.unknown_reallocs + sum.missed_frees, 0);
     CHECK_EQ(sum.threads, THREADS);
     CHECK_EQ(sum.children_unrecorded, 3);
@@ -264,8 +261,6 @@ static void unordered(void) {
     swt_event events[17];
     swt_raw raw;
     bytes file = {0};
-    sw_trace_summary sum;
-    sw_trace *t;
     sw_op *got;
     size_t n;
     begin_raw(&file);
@@ -295,14 +290,12 @@ static void unordered(void) {
         CHECK_EQ(got[i].align_log2, want[i].align_log2);
         CHECK(got[i].time_ns + 64 > want[i].time_ns && got[i].time_ns < want[i].time_ns + 64);
     }
-    CHECK_EQ(sw_trace_open(path, 0, &t), SW_OK);
-    CHECK_EQ(sw_trace_get_summary(t, &sum), SW_OK);
+    sw_trace_summary sum = summary_of(path, 0);
     CHECK_EQ(sum.unknown_frees, 1);
     CHECK_EQ(sum.unknown_reallocs, 1);
     CHECK_EQ(sum.missed_frees, 2);
     CHECK_EQ(sum.dropped_calls, 2);
     CHECK_EQ(sum.drop_reason, SW_TRACE_DROP_DISK);
-    sw_trace_close(t);
     free(got);
     remove(path);
 }

@@ -44,9 +44,8 @@ static void check_told(const char *words) {
 }
 
 static void central_partial_is_full(void) {
-    sw_cache *closed;
     make(0);
-    closed = cache_of(heap);
+    sw_cache *closed = cache_of(heap);
     void *p[SLOTS];
     for (int i = 0; i < SLOTS; i++) p[i] = sw_cache_alloc(closed, SLOT, 0);
     sw_cache_free(closed, p[0]);

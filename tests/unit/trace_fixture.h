@@ -84,6 +84,13 @@ static inline void add_block(bytes *file, swt_block_kind kind, const void *paylo
     bytes_add(file, block, length);
 }
 
+/* A block that may lie about itself. */
+static inline void add_sealed(bytes *file, swt_block block, const void *payload, size_t n) {
+    const uint8_t *out;
+    size_t length = swt_seal(fixture_encoder(), &block, payload, n, &out);
+    bytes_add(file, out, length);
+}
+
 static inline void add_raw(bytes *file, const swt_raw *raw, uint32_t flags) {
     const uint8_t *block;
     size_t length = swt_encode_raw(fixture_encoder(), raw, flags, &block);
@@ -181,6 +188,16 @@ static inline sw_status read_all(const char *path, unsigned flags, sw_op **ops, 
     }
     sw_trace_close(trace);
     return status;
+}
+
+/* What a recording says of itself. */
+static inline sw_trace_summary summary_of(const char *path, unsigned flags) {
+    sw_trace *trace;
+    sw_trace_summary sum = {0};
+    CHECK_EQ(sw_trace_open(path, flags, &trace), SW_OK);
+    CHECK_EQ(sw_trace_get_summary(trace, &sum), SW_OK);
+    sw_trace_close(trace);
+    return sum;
 }
 
 /* Two histories are the same up to the names of objects. */
