@@ -32,7 +32,7 @@ typedef struct sw_service_connections {
     _Atomic uint64_t opened;
 } sw_service_connections;
 
-/* Open `count` connections. False: no memory; call sw_service_connections_end nevertheless. */
+/* Open `count` connections. False: no memory; call sw_service_connections_end all the same. */
 bool sw_service_connections_begin(sw_service_connections *all, uint32_t count, bool is_shared);
 void sw_service_connections_end(sw_service_connections *all);
 /* Close a connection, and open another one with its number. False: no memory. */

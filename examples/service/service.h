@@ -9,9 +9,9 @@
  * *strategy* says where these four objects come from; they are freed when the message, or its
  * batch, is served.
  *
- * Messages wait in one queue for the serving threads. With several threads a heap, the collected
- * heap, pools and slabs are shared, each thread has arenas and static blocks of its own, and each
- * connection has a lock, under which nothing is allocated.
+ * Messages wait in one queue for the serving threads. With several threads the heap, the collected
+ * heap, pools and slabs are shared, each thread has its own arenas and static blocks, and each
+ * connection has a lock; nothing is allocated while it is held.
  *
  * Closed loop: the next message arrives when a thread is free. Open loop: arrival times
  * do not depend on the server (exponential gaps), and a latency counts from the intended arrival,

@@ -8,12 +8,12 @@
  *   sw_arena_free(arena);                                         all of it
  *
  * An arena bump-allocates from both ends of its newest chunk: objects that may hold pointers
- * (SW_SCAN) from the front, others from the back, like the arenas of the Go runtime. Unlike those
- * it reuses chunks: those of a freed arena serve the next arena of the thread, then any arena of
- * the process, and are returned to the system by a policy. Design: docs/design/arena.md.
+ * (SW_SCAN) from the front, others from the back, like the arenas of the Go runtime. Unlike Go's, a
+ * freed arena's chunks are reused by the next arena of the thread, then by any arena of the
+ * process, and a policy returns them to the system. Design: docs/design/arena.md.
  *
  * After an error the arena is unchanged; sw_last_error() has the offending values.
- *   SW_INVALID  an alignment that is no power of two, options outside their limits
+ *   SW_INVALID  an alignment that is not a power of two, options outside their limits
  *   SW_NOMEM    no memory, or a size above PTRDIFF_MAX
  *   SW_LIMIT    the arena's limit is reached, and its mode is SW_ARENA_FORCE
  *   SW_STATE    a savepoint that is no longer valid
@@ -72,7 +72,7 @@ typedef struct sw_arena_options {
  * FREED_ARENA, which names the object, its type, and the call sites of allocation and free. The
  * chunks enter a quarantine, whose oldest chunks leave it once it exceeds its bound. Unlike other
  * arenas, a safe arena
- *   - reuses no chunk before it has left the quarantine, and takes no memory of the heap: big
+ *   - reuses no chunk before it has left the quarantine, and takes no memory from the heap: big
  *     objects have their own chunks, and a refused chunk is an error, as in mode FORCE;
  *   - belongs to the thread that created it, or last called sw_arena_adopt, unless it is locked;
  *   - neither reuses nor protects memory released by a savepoint.
@@ -135,10 +135,11 @@ SW_API sw_allocator sw_arena_allocator(sw_arena *arena);
 
 /* Make the arena a root of a collector: when a cycle begins, it scans the aligned words of SW_SCAN
  * objects and of the alignment gaps between them, which may still hold old pointers. Other objects
- * are not scanned. Big objects that the arena took from the collected heap live as well. Calls on
- * the arena count as calls on the collected heap: none may run while a cycle begins. Objects freed
- * by a reset, a savepoint or the arena's free are not scanned. gc NULL: detach. Under a memory
- * checker, scanned gaps become accessible. Errors: SW_STATE: another collector is attached. */
+ * are not scanned. Big objects that the arena took from the collected heap are kept alive as well.
+ * Calls on the arena count as calls on the collected heap: none may run while a cycle begins.
+ * Objects freed by a reset, a savepoint or the arena's free are not scanned. gc NULL: detach. Under
+ * a memory checker, scanned gaps become accessible. Errors: SW_STATE: another collector is
+ * attached. */
 SW_API sw_status sw_arena_attach(sw_arena *arena, sw_gc *gc);
 /* Free the arena when `object`, an object of the collected heap, becomes unreachable. The object's
  * finalizer is replaced by one that frees the arena: the next sw_gc_finalize after the cycle that

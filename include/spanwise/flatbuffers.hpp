@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C++11 and later: FlatBuffers with memory of an arena. Their header is not needed here.
+/* C++11 and later: FlatBuffers in an arena. This header does not include theirs.
  *
  *     spanwise::arena arena; // outlives the builder
  *     spanwise::flatbuffers_allocator<flatbuffers::Allocator> memory(arena);

@@ -99,8 +99,8 @@ enum {
      * of the program and of loaded libraries. A number that looks like a pointer retains an object.
      * A pointer past the end of an object does not. */
     SW_GC_CONSERVATIVE = 1,
-    /* Also: sw_gc_collect, and a pace without steps, stop threads that come to no safepoint within
-     * 0.1 ms by SIGURG. Its handler has SA_RESTART and SA_ONSTACK, and calls the program's earlier
+    /* Also: sw_gc_collect, and a pace without steps, send SIGURG to threads that reach no safepoint
+     * within 0.1 ms. Its handler has SA_RESTART and SA_ONSTACK, and calls the program's earlier
      * one. sw_gc_block is not needed then, unless a thread blocks the signal, or waits within a
      * call of the library, such as in a finalizer. */
     SW_GC_SIGNALS = 2,
@@ -110,9 +110,9 @@ enum {
  * Registered roots and shadow stacks count as before, and objects are followed by their types.
  *
  * With SW_GC_CONSERVATIVE every thread joins at its first call on the heap (sw_gc_join), the
- * calling one now. The function that calls sw_gc_block must not return before sw_gc_unblock. No
- * roots are: memory of malloc; stacks of coroutines, on which a cycle is abandoned that begins
- * there; the argument of a thread before its first call on the heap, and its result after its end.
+ * calling one now. The function that calls sw_gc_block must not return before sw_gc_unblock. These
+ * are not roots: memory from malloc; stacks of coroutines (a cycle that begins on one is
+ * abandoned); a thread's argument before its first call on the heap, and its result after it ends.
  *
  * Errors: SW_UNSUPPORTED: the system is not Linux with glibc on x86-64 or arm64, or for
  * SW_GC_SIGNALS, not x86-64 or the library is linked statically; SW_STATE: threads
@@ -150,8 +150,8 @@ typedef struct sw_gc_frame {
  * until sw_gc_shadow_destroy or the end of the collector. In the child of a fork the stacks of
  * other threads are empty. Errors: SW_INVALID: out is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_shadow_create(sw_gc *gc, sw_gc_shadow **out);
-/* Destroy the stack; any thread may call. Its remaining frames are roots no more, and their memory
- * is not accessed. NULL is ignored. */
+/* Destroy the stack; any thread may call. Its remaining frames are no longer roots, and their
+ * memory is not accessed. NULL is ignored. */
 SW_API sw_status sw_gc_shadow_destroy(sw_gc_shadow *shadow);
 /* Make the aligned words of [start, start + bytes) roots until the frame is popped; they need no
  * write barrier. Frame and words must not move. Errors: SW_INVALID: frame or start is NULL, start
@@ -201,9 +201,9 @@ typedef struct sw_gc_cycle {
 /* Let a background thread mark and sweep the cycles that sw_gc_start or the pace begins; markers: 0
  * or 1, default 0. Threads run meanwhile, except in two short stops: sw_gc_start scans the roots,
  * and the background thread ends marking. Every thread joins at its first call on the heap
- * (sw_gc_join), the calling one now; so each comes to a safepoint often, or is in a blocking
- * region. A thread that only writes to objects joins by sw_gc_join before. If one does not stop in
- * time, the cycle is abandoned.
+ * (sw_gc_join), the calling one now; so each must reach a safepoint often, or be in a blocking
+ * region. A thread that only writes to objects must call sw_gc_join first. If a thread does not
+ * stop in time, the cycle is abandoned.
  *
  * sw_gc_wait waits for the end of a cycle. sw_gc_collect, and sw_gc_step and sw_gc_finish of a
  * running cycle, still work while the world is stopped. With a pace, a cycle begins when half of
@@ -279,10 +279,10 @@ typedef struct sw_gc_pace {
 /* Let sw_gc_new begin, step and finish cycles before it allocates (Go, "A guide to the Go garbage
  * collector"). sw_gc_new is then a call that works on a cycle: no other thread may be inside the
  * heap, and every object that the caller needs must be reachable from a root. Without memory for a
- * cycle it allocates nevertheless, and retries the cycle later; with SW_GC_CHECKMARK it returns
- * NULL with errno EINVAL if marking has missed an object. Default: all fields but struct_bytes are
- * zero, and only the program starts cycles. Errors: SW_INVALID: wrong struct_bytes, or in_steps is
- * neither 0 nor 1. */
+ * cycle it still allocates, and retries the cycle later; with SW_GC_CHECKMARK it returns NULL with
+ * errno EINVAL if marking has missed an object. Default: all fields but struct_bytes are zero, and
+ * only the program starts cycles. Errors: SW_INVALID: wrong struct_bytes, or in_steps is neither 0
+ * nor 1. */
 SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
 
 /* --- stopping threads ------------------------------------------------------------------------- */
@@ -292,21 +292,21 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * sw_gc_unblock, sw_gc_join and calls that work on cycles. Objects needed after a safepoint must be
  * reachable from a root before it. A call that works on a cycle waits until all joined threads have
  * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle and
- * returns SW_BUSY; the error names the thread. A pacing sw_gc_new allocates nevertheless. So a
- * joined thread calls sw_gc_block before it waits for anything else, such as pthread_join.
+ * returns SW_BUSY; the error names the thread. A pacing sw_gc_new still allocates. So a joined
+ * thread must call sw_gc_block before it waits for anything else, such as pthread_join.
  *
- * A thread joins by itself, under its name in the system, at its first sw_gc_new while others have
- * joined; with SW_GC_CONSERVATIVE at its first call on the heap. This call is for threads that only
- * read objects or have allocated before, and gives a name, once, to a thread that has joined by
- * itself. A joined thread leaves when it ends, also when it is cancelled.
+ * A thread joins automatically, under its system thread name, at its first sw_gc_new while others
+ * have joined; with SW_GC_CONSERVATIVE at its first call on the heap. This call is for threads that
+ * only read objects or allocated earlier; it can also name, once, a thread that joined
+ * automatically. A joined thread leaves when it ends or is cancelled.
  *
  * Threads that have not joined are not waited for; during a cycle a free by one, or an allocation
  * other than sw_gc_new, is misuse NOT_JOINED. name: up to 31 bytes are copied. Errors: SW_STATE: it
  * has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_join(sw_gc *gc, const char *name);
-/* End the calling thread's join. It may free objects, but not allocate, until it joins again; if it
- * does, sw_gc_new joins at the next stop. Errors: SW_STATE: it has not joined, or is in a blocking
- * region. */
+/* End the calling thread's join. Until it joins again, the thread may free objects, but not
+ * allocate; if it does allocate, sw_gc_new joins it at the next stop. Errors: SW_STATE: it has not
+ * joined, or is in a blocking region. */
 SW_API sw_status sw_gc_leave(sw_gc *gc);
 /* Wait while another thread works on a cycle. Does nothing in a thread that has not joined. */
 SW_API void sw_gc_safepoint(sw_gc *gc);
@@ -336,9 +336,9 @@ SW_API sw_status sw_gc_build(sw_gc *gc, uint32_t type, uint32_t degree, size_t n
 
 /* --- references ------------------------------------------------------------------------------- */
 
-/* A handle to an object, stored outside of the heap; never 0. It holds an object or NULL. An
- * explicit free of an object, and a realloc that moves it, clear all references to it and remove
- * its finalizer. */
+/* A handle to an object, stored outside the heap; never 0. It holds an object or NULL. An explicit
+ * free of an object, and a realloc that moves it, clear all references to it and remove its
+ * finalizer. */
 typedef uint64_t sw_gc_ref;
 
 typedef enum sw_gc_ref_kind {
@@ -387,8 +387,8 @@ SW_API size_t sw_gc_finalize(sw_gc *gc, size_t most);
 /* --- events ----------------------------------------------------------------------------------- */
 
 /* Activities of the collector as time intervals. They nest: a cycle contains assists, an assist its
- * pauses, and a pause its marking and sweeping. A background thread (sw_gc_set_concurrent) marks and
- * sweeps in parts outside of pauses. */
+ * pauses, and a pause its marking and sweeping. A background thread (sw_gc_set_concurrent) marks
+ * and sweeps in parts outside pauses. */
 typedef enum sw_gc_event_kind {
     /* From the start of a cycle to its end, including mutator time. */
     SW_GC_EVENT_CYCLE = 0,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimiser: the size-class table with the least waste for given requests.
+/* The optimizer: the size-class table with the least waste for given requests.
  *
  *   sw_profile *p;  sw_profile_create(peak_op, &p);        a program's requests, by size
  *   sw_profile_trace(p, trace);

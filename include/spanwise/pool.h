@@ -8,10 +8,10 @@
  *   struct connection *c = sw_pool_get(pool);
  *   sw_pool_put(pool, c, sizeof *c);
  *
- * Idle items are listed in an array outside of them, so the pool writes nothing into them but
- * zeroes on request. Items are objects of a heap: free an item that is not put back with
- * sw_heap_free. With the option `aged` an item that stays idle between two calls of sw_pool_age is
- * freed, as Go's sync.Pool drops items idle for two collections.
+ * Idle items are listed in a separate array, so the pool writes nothing into them, except zeroes on
+ * request. Items are objects of a heap: free an item that is not put back with sw_heap_free. With
+ * the option `aged` an item that stays idle between two calls of sw_pool_age is freed, as Go's
+ * sync.Pool drops items idle for two collections.
  *
  * Thread rule: one thread at a time; with the option `locked` any thread may call. Statistics may
  * or may not include concurrent calls.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* protobuf-c with memory of an arena. Its header is not needed here.
+/* protobuf-c in an arena. This header does not include that of protobuf-c.
  *
  *     ProtobufCAllocator allocator = SW_PROTOBUF_C_ALLOCATOR(arena);
  *     Message *message = message__unpack(&allocator, bytes, data);

@@ -5,7 +5,7 @@
  *   sw_range *range;
  *   sw_range_create(1 << 20, NULL, &range);           all of [0, 1 << 20) is free
  *   uint64_t at = sw_range_alloc(range, 1000);        SW_RANGE_NONE: nothing fits
- *   sw_range_free(range, at + 100, 200);              a part of it, in whatever order
+ *   sw_range_free(range, at + 100, 200);              any part of it, in any order
  *   sw_range_destroy(range);
  *
  * There are four back ends (enum sw_range_backend); docs/design/range.md has their structures and

@@ -40,7 +40,7 @@ SW_API void *sw_recyclable_next(sw_recyclable *recyclable, size_t size);
  * SW_INVALID (NULL, or size 0), SW_LIMIT, SW_NOMEM; the caller keeps ownership then. */
 SW_API sw_status sw_recyclable_add(sw_recyclable *recyclable, void *bytes, size_t size);
 /* Free the owned blocks and remove all buffers. Errors: those of sw_scalable_free, for a block
- * freed elsewhere; the other blocks are freed nevertheless. */
+ * freed elsewhere; the other blocks are still freed. */
 SW_API sw_status sw_recyclable_recycle(sw_recyclable *recyclable);
 /* As sw_reader_clip_front for a reader of `memory`; removed bytes that are owned are freed. Without
  * an allocator a block is freed when its last byte is removed. Errors: those of

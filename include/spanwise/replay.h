@@ -67,14 +67,14 @@ SW_API sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_
                                      const volatile int *cancel, volatile uint64_t *progress);
 SW_API void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out);
 /* Return the maximum over operations of the heap's resident bytes, as sw_heap_touched_read counts
- * them, and in *op (may be NULL) the moment of the peak: of the operations within 1 % of the maximum
- * the one after which most bytes are requested. (A program that frees everything at its end keeps
- * its pages for a while, and may reach the maximum only then.) Only for a dry heap with touch_map,
- * else 0. */
+ * them, and in *op (may be NULL) the moment of the peak: among the operations within 1 % of the
+ * maximum, the one after which the most bytes are requested. (A program that frees everything at
+ * exit keeps its pages for a while, and may reach the maximum only there.) Only for a dry heap with
+ * touch_map, otherwise 0. */
 SW_API uint64_t sw_runner_resident_peak(const sw_runner *runner, uint64_t *op);
-/* Count operations in sw_runner_steady_mean from the first one after which so many requested bytes
- * are live; 0, the default: count none. Otherwise the start of a program, when little is live,
- * would dominate the mean. */
+/* Count operations in sw_runner_steady_mean from the first one after which at least this many
+ * requested bytes are live; 0, the default: count none. Otherwise the start of a program, when
+ * little is live, would dominate the mean. */
 SW_API void sw_runner_steady_from(sw_runner *runner, uint64_t requested_bytes);
 /* Return the mean of held / requested over these operations, except those after which nothing was
  * live: the first of the four ratios of Johnstone and Wilson, without the start. 0: there is no

@@ -13,7 +13,7 @@
  * docs/design/buffer.md. Bytes have no alignment and are not zeroed.
  *
  * After an error the allocator is unchanged; sw_last_error() has the offending values.
- *   SW_INVALID  size 0; bytes that are not, all of them, in one child
+ *   SW_INVALID  size 0; bytes that are not all in one child
  *   SW_OVERLAP  a double free, wholly or in part
  *   SW_NOMEM    the system, or the allocator of the options, has no memory
  *   SW_LIMIT    limit_bytes would be exceeded

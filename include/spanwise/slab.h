@@ -10,9 +10,9 @@
  *
  * A request gets the lowest free slot of the smallest sufficient tier, so that slots in use stay
  * together and the memory after the last one can be returned (sw_slabs_trim). Free slots are in a
- * bitmap outside of the slots, not in a list as in Bonwick's "The Slab Allocator: An Object-Caching
- * Kernel Memory Allocator" (1994). Every free is therefore validated, and nothing is written into a
- * free slot.
+ * separate bitmap, not in a list as in Bonwick's "The Slab Allocator: An Object-Caching Kernel
+ * Memory Allocator" (1994). Every free is therefore validated, and nothing is written into a free
+ * slot.
  *
  * A request above the largest tier (*over-tier*), or whose tier is full, becomes an object of the
  * heap. Both are counted and may raise an alert.

@@ -17,7 +17,7 @@
  * Pushed bytes are aligned to SW_STACK_ALIGN and not zeroed. Design: docs/design/stack.md.
  *
  * After an error the stack is unchanged; sw_last_error() has the offending values.
- *   SW_INVALID   size 0; a mark that is no multiple of SW_STACK_ALIGN; NULL for a pointer
+ *   SW_INVALID   size 0; a mark that is not a multiple of SW_STACK_ALIGN; NULL for a pointer
  *   SW_OVERFLOW  the stack would need more than limit_bytes
  *   SW_NOMEM     the allocator of the options has no memory
  *   SW_STATE     a mark that is no longer valid; no such registration
@@ -146,7 +146,7 @@ static inline __attribute__((always_inline)) uint64_t sw_stack_fast_depth(const 
     return front->top - front->origin;
 }
 /* As sw_stack_release, for a valid stack. One comparison sends marks below the floor, above the
- * top, or that are no multiple of SW_STACK_ALIGN to the library. */
+ * top, or that are not multiples of SW_STACK_ALIGN to the library. */
 static inline __attribute__((always_inline)) sw_status sw_stack_fast_release(sw_stack *stack,
                                                                              uint64_t mark) {
     sw_stack_front *front = (sw_stack_front *)(void *)stack;

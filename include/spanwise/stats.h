@@ -5,8 +5,8 @@
  * The identity, exact to the byte (docs/design/inspect.md):
  *   held = requested + roundup + tail + free_slot + cached + metadata + large_rounding
  *        + arena_slack + quarantine + free_page
- * Walks take the heap's lock. They are exact if no other thread is inside a call on the heap; else
- * each span is read at a slightly different time.
+ * Walks take the heap's lock. They are exact if no other thread is inside a call on the heap;
+ * otherwise each span is read at a slightly different time.
  */
 #ifndef SPANWISE_STATS_H
 #define SPANWISE_STATS_H
@@ -43,7 +43,7 @@ typedef struct sw_ledger {
     uint64_t retry_bytes;        /* pages that the OS did not take back; still held */
     uint32_t caches;
     uint8_t tracked;           /* 1: requested and roundup are separate */
-    uint64_t instrument_bytes; /* requested sizes of a tracked heap; outside of held_bytes */
+    uint64_t instrument_bytes; /* requested sizes of a tracked heap; not in held_bytes */
     /* Parts of requested_bytes that the sweep of the running cycle will free; 0 without a
      * collector. */
     uint64_t pending_bytes; /* objects that the program freed during the cycle */

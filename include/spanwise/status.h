@@ -7,10 +7,10 @@
  *   - *misuse* (double free, foreign pointer, closed handle, broken invariant) is a sw_misuse; the
  *     fault handler is called, and without one the process prints one line and aborts.
  *
- * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimisers,
+ * Handles are heaps, caches, tables, recordings and their writers, runners, profiles, optimizers,
  * ranges, arenas and their trackers, pools, slabs, scalable allocators and stacks. A closed or
- * destroyed handle is reported as STALE_HANDLE. For NULL a function returns SW_INVALID if it
- * returns a status, else it reports NULL_HANDLE; functions that destroy a handle ignore NULL. A
+ * destroyed handle is reported as STALE_HANDLE. For NULL, a function that returns a status returns
+ * SW_INVALID, and others report NULL_HANDLE; functions that destroy a handle ignore NULL. A
  * readable, aligned address that is not a handle of the kind is reported as FOREIGN_HANDLE. If the
  * fault handler continues, the call does nothing and returns SW_INVALID, NULL or 0.
  * docs/design/errors.md says how long a stale handle is recognised, and which calls check less.
@@ -74,7 +74,7 @@ extern "C" {
     X(OVERFLOW, "bytes past the end of the object were overwritten")                               \
     X(WRITE_AFTER_FREE, "object was written to after it was freed")                                \
     X(USE_AFTER_FREE, "object was used after it was freed")                                        \
-    X(OUT_OF_BOUNDS, "access outside of the object")                                               \
+    X(OUT_OF_BOUNDS, "access outside the object")                                                  \
     X(MISMATCHED_FREE, "object was allocated by another family: malloc, new or new[]")
 
 #define SW_STATUS_ENUM_(name, text) SW_##name,

@@ -33,7 +33,7 @@ _locks: weakref.WeakSet[CallLock] = weakref.WeakSet()
 
 
 class Life:
-    """Calls `end(*args)` once: at `end()`, or when nothing refers to it any more.
+    """Calls `end(*args)` once: at `end()`, or when nothing refers to it.
 
     A numpy array hides the call from Python's collector, which does not traverse such arrays. So
     only its reference count ends a life, when its owner is cleared. `args` are hidden, too, and

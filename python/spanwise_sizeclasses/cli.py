@@ -230,7 +230,7 @@ def write_files(root: Path, outputs: dict[str, str]) -> None:
             part.replace(path)
     except OSError as error:
         raise SizeClassError(
-            f"{path}: can not be written ({error.strerror}); choose another directory"
+            f"{path}: cannot be written ({error.strerror}); choose another directory"
         ) from None
     finally:
         for part in parts:
@@ -245,7 +245,7 @@ def _check(root: Path) -> int:
         try:
             state = None if path.read_bytes() == text.encode() else "stale"
         except OSError as error:
-            state = f"can not be read ({error.strerror})"
+            state = f"cannot be read ({error.strerror})"
         if state:
             stale = 1
             print(f"sizeclasses: {name}: {state}; run {_SCRIPT} --write", file=sys.stderr)

@@ -389,7 +389,7 @@ def _prove_tails(table: Table) -> list[str]:
     if table.max_size != table.parameters.max_size:
         raise ProofError(f"table {table.name}: largest class is {table.max_size}")
     if table.parameters.align == "16" and any(c.size % 16 for c in table.classes[1:]):
-        raise ProofError(f"table {table.name}: a class above 8 is no multiple of 16")
+        raise ProofError(f"table {table.name}: a class above 8 is not a multiple of 16")
     return [f"no tail above {limit} of its span"]
 
 

@@ -5,7 +5,7 @@
      "parameters": {...}, "provenance": ...}
 
 A class may have "first_pages" if its spans grow up to "pages". The last two keys are optional:
-parameters is an object (from a generator or an optimiser), provenance an object or a string.
+parameters is an object (from a generator or an optimizer), provenance an object or a string.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _read(path: str) -> bytes:
             return file.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise SizeClassError(f"can not be read ({reason}); give go, c16 or a table file") from None
+        raise SizeClassError(f"cannot be read ({reason}); give go, c16 or a table file") from None
 
 
 def _parse(text: str) -> object:

@@ -2,7 +2,7 @@
 /* The internals of arenas.
  *
  * Nouns. An *arena* owns *chunks* (chunk.h); the newest serves requests from both *ends*. An *own
- * object* is outside of chunks: an object of the heap, or of the C library in mode OFF. A
+ * object* is not in a chunk: it is an object of the heap, or of the C library in mode OFF. A
  * *savepoint* is a state to which an arena can return. A *chunk cache* (chunk_cache.h) has a
  * thread's idle chunks. A *guarded* arena has no inline allocation, because it is locked or safe, a
  * tracker records its objects, or a memory checker is active.
@@ -10,7 +10,7 @@
  *   chunk:  | pointerful objects -> | free: [front, back) | <- objects without pointers |
  *
  * Allocation
- *   1. An end moves by the size: in line, or in sw_arena_alloc (spanwise/arena.h, alloc.c).
+ *   1. An end moves by the size: inline, or in sw_arena_alloc (spanwise/arena.h, alloc.c).
  *   2. If too little is left, a request above a quarter of a chunk becomes an own object (own.c),
  *      which the heap marks as an arena's (heap/arena_object.h).
  *   3. Any other request takes a chunk from the thread's chunk cache, the pool or the system
@@ -38,7 +38,7 @@
 #include "gc/gc.h"
 #include "spanwise/arena.h"
 
-/* An own object, outside of chunks. */
+/* An own object, not in a chunk. */
 typedef struct sw_arena_own {
     struct sw_arena_own *next; /* the next older one */
 

@@ -8,7 +8,7 @@ static const void *object_of(const sw_arena *arena) {
     return __atomic_load_n(&arena->dropped_with, __ATOMIC_ACQUIRE);
 }
 
-/* The finalizer. It may run in another thread than the owner's. If the arena is held, it is not
+/* The finalizer. It may run in a thread other than the owner's. If the arena is held, it is not
  * freed, and the object gets the finalizer again, for the next cycle. */
 static void free_dropped(void *object, void *arg) {
     sw_arena *arena = arg;

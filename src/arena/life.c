@@ -45,7 +45,7 @@ static sw_status check_options(const sw_arena_options *options) {
                        (unsigned long long)options->first_bytes);
     if (options->safe != 0 && (options->mode == SW_ARENA_OFF || options->first != NULL))
         return sw_fail(SW_UNSUPPORTED, "arena_create",
-                       "a safe arena has chunks of its own: use no mode OFF, and no first chunk");
+                       "a safe arena has its own chunks: use neither mode OFF nor a first chunk");
     return SW_OK;
 }
 
@@ -128,8 +128,7 @@ sw_status sw_arena_create(const sw_arena_options *options, sw_arena **out) {
     if (status != SW_OK) return status;
     uint32_t mode = options->mode != SW_ARENA_DEFAULT ? options->mode : usual_mode();
     if (mode == SW_ARENA_MODE_COUNT)
-        return sw_fail(SW_INVALID, "arena_create",
-                       "SPANWISE_ARENA is none of off, auto and force: use one of them");
+        return sw_fail(SW_INVALID, "arena_create", "SPANWISE_ARENA must be off, auto or force");
     sw_arena_fork_register();
     install_misuse();
     sw_arena *arena = sw_arena_chunk_cache_record();

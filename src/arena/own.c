@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects outside of chunks (own.h). */
+/* Objects outside chunks (own.h). */
 #include "arena/own.h"
 
 #include <stdlib.h>

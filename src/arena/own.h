@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects of an arena outside of chunks. Callers: alloc.c, life.c, savepoint.c. */
+/* Objects of an arena outside chunks. Callers: alloc.c, life.c, savepoint.c. */
 #ifndef SW_ARENA_OWN_H
 #define SW_ARENA_OWN_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread's data for slow paths. It is no thread-local variable, because libraries loaded by
- * dlopen share a reserve of some 1.6 KiB of static TLS. Callers: fail, and the os layer, which has
+/* A thread's data for slow paths. It is not a thread-local variable, because libraries loaded by
+ * dlopen share a reserve of about 1.6 KiB of static TLS. Callers: fail, and the os layer, which has
  * the records. */
 #ifndef SW_BASE_THREAD_STATE_H
 #define SW_BASE_THREAD_STATE_H

@@ -70,7 +70,7 @@ static inline uint64_t sw_meta_untouched_bytes(const sw_meta *meta, uint32_t gra
 /* Returns whether p can be a pooled block of `bytes`: it is aligned, and inside a chunk. */
 bool sw_meta_owns(const sw_meta *meta, const void *p, size_t bytes);
 const char *sw_meta_check(const sw_meta *meta);
-/* Returns whether held_bytes equals the bytes of the chunks plus a whole number of pages, those of
+/* Returns whether held_bytes equals the bytes of the chunks plus a whole number of pages for
  * mappings. O(chunks). */
 bool sw_meta_adds_up(const sw_meta *meta);
 

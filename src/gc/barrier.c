@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The write barrier. While a cycle marks, it marks the overwritten value, which so survives
- * (snapshot at the beginning). */
+/* The write barrier. While a cycle marks, it marks the overwritten value, so that the value
+ * survives (snapshot at the beginning). */
 #include "gc/inbox.h"
 #include "gc/mark.h"
 
@@ -13,7 +13,7 @@ static sw_noinline void keep(sw_gc *gc, uintptr_t value) {
 /* A marker thread that reads the pointer sees the span of the object. */
 static void store(void **word, void *value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
 
-/* Slow path: a cycle marks, or the handle is no live collector, which is reported. */
+/* Slow path: a cycle marks, or the handle is not a live collector, which is reported. */
 static sw_noinline void write_kept(sw_gc *gc, void **word, void *value) {
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_write")) return;
     void *old = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -24,7 +24,7 @@ static sw_noinline void write_kept(sw_gc *gc, void **word, void *value) {
     store(word, value);
 }
 
-/* write_kept is a tail call, so a write outside of marking saves no register. */
+/* write_kept is a tail call, so a write outside marking saves no register. */
 void sw_gc_write(sw_gc *gc, void *at, void *value) {
     void **word = at;
     if (sw_unlikely(!sw_handle_lives(gc, offsetof(sw_gc, mark), SW_HANDLE_GC)) ||

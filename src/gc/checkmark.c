@@ -109,7 +109,7 @@ static void reach_words(void *search, const void *start, size_t bytes) {
         reach(search, (const uintptr_t *)start + i);
 }
 
-/* Copies of words of stacks and modules, most of which are no pointers: none is dangling. */
+/* Copies of words of stacks and modules. Most are not pointers, so none counts as dangling. */
 static void reach_copies(void *search, const void *start, size_t bytes) {
     second_search *s = search;
     const uintptr_t *words = start;
@@ -122,9 +122,9 @@ static void reach_ranges(second_search *s, const sw_gc_array *ranges) {
     for (uint32_t r = 0; r < ranges->count; r++) reach_words(s, roots[r].start, roots[r].bytes);
 }
 
-/* Finds everything reachable from the roots. exact: nothing was allocated since the cycle began;
- * else the caches' current words may have changed, and their slots are no roots, nor are words of
- * stacks, where numbers may look like pointers by now. */
+/* Finds everything reachable from the roots. exact: nothing was allocated since the cycle began.
+ * Otherwise the caches' current words may have changed, so their slots are not roots; nor are words
+ * of stacks, which may now hold numbers that look like pointers. */
 static void search_all(second_search *s, bool exact) {
     reach_ranges(s, &s->gc->roots);
     reach_ranges(s, &s->gc->lent);

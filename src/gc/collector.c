@@ -33,14 +33,14 @@ static sw_status make_heap(const sw_heap_options *options, sw_gc *gc) {
     sw_heap_options_init(&defaults);
     if (options == NULL) options = &defaults;
     if (options->dry || options->tracked)
-        return sw_fail(SW_INVALID, op, "a collected heap can not be %s",
+        return sw_fail(SW_INVALID, op, "a collected heap cannot be %s",
                        options->dry ? "dry" : "tracked");
     if (sw_space_live() == NULL || !sw_gc_span_meta_start())
         return sw_fail(SW_NOMEM, op, "no addresses for the collector");
     return sw_heap_create_collected(options, &sw_gc_hooks, gc, &gc->lock, &gc->heap);
 }
 
-/* Releases the collector's memory outside of its heap. */
+/* Releases the collector's memory outside its heap. */
 static void release(sw_gc *gc) {
     sw_gc_types_end(gc);
     sw_gc_array_end(&gc->roots, sizeof(sw_gc_roots));
@@ -254,7 +254,7 @@ static void *alloc_typed(sw_gc *gc, uint32_t type, size_t bytes) {
     return alloc_finalized(gc, layout, bytes, flags);
 }
 
-/* For a thread without a cache: it joins by itself, if threads do so. False: no memory. */
+/* For a thread without a cache: it joins, if threads join automatically. False: no memory. */
 static sw_noinline bool attach(sw_gc *gc) { return !sw_gc_attaches(gc) || sw_gc_attach(gc); }
 
 /* Allocates one object of a type if the fast path (take) cannot. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dangling pointers: words of roots and of reachable objects that point to freed memory outside of
- * the heap. They are collected while the world is stopped, and reported without a lock. Callers:
+/* Dangling pointers: words of roots and of reachable objects that point to freed memory outside the
+ * heap. They are collected while the world is stopped, and reported without a lock. Callers:
  * checkmark, cycle; arena/report.c.
  */
 #ifndef SW_GC_DANGLING_H

@@ -90,7 +90,7 @@ typedef enum sw_gc_entry_state {
     SW_GC_ENTRY_CALLED, /* the finalizer has not returned yet */
 } sw_gc_entry_state;
 
-/* A reference, or a finalizer: what refers to an object from outside of the heap (refs.c).
+/* A reference, or a finalizer: what refers to an object from outside the heap (refs.c).
  *   object == 0 if state == SW_GC_ENTRY_UNUSED; an entry with an object is in its bucket */
 typedef struct sw_gc_ref_entry {
     uintptr_t object; /* 0: NULL */
@@ -277,7 +277,7 @@ static inline uintptr_t sw_gc_here(void) { return (uintptr_t)&sw_tls; }
 
 enum { SW_GC_CLOBBER_BYTE = 0xDB };
 
-/* SW_OK, or the failure for a handle that is no live collector. */
+/* SW_OK, or the failure for a handle that is not a live collector. */
 #define SW_GC_STATUS(gc, op) sw_handle_status(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, op)
 
 const char *sw_gc_record_check(const sw_gc *gc);

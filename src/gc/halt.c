@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread that gets the signal saves its context and waits in the handler until the world resumes.
- * It does so only outside of the library, where it holds none of the library's locks; it may hold
- * others, so that a stopped world calls no function that takes one, such as malloc. */
+ * It does so only outside the library, where it holds none of the library's locks. It may hold
+ * others, so a stopped world calls no function that takes one, such as malloc. */
 #include "gc/halt.h"
 
 #include "os/os.h"
@@ -9,8 +9,8 @@
 static sw_gc *halting;    /* atomic: the collector whose threads stop; NULL: none */
 static uint32_t handlers; /* atomic: handlers that may refer to it */
 
-/* Another stop may begin before the thread has left: the thread takes itself back first, and then
- * looks. Its context is still what it was. */
+/* Another stop may begin before the thread has left, so the thread counts itself out first and then
+ * checks again. Its context has not changed. */
 static void wait_halted(sw_gc *gc) {
     enum { SLEEP_NS = 1000000000 };
     do {

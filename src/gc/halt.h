@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stopping threads that run outside of the library, by a signal. Callers: stop, conservative,
+/* Stopping threads that run outside the library, by a signal. Callers: stop, conservative,
  * collector. */
 #ifndef SW_GC_HALT_H
 #define SW_GC_HALT_H

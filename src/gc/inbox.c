@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread finds its buffer by a pointer in its cache, which outlives the thread; so the buffer
- * says whose it is. */
+/* The thread finds its buffer by a pointer in its cache. The cache outlives the thread, so the
+ * buffer names its thread. */
 #include "gc/inbox.h"
 
 #include "base/assert.h"

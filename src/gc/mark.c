@@ -113,7 +113,7 @@ void sw_gc_marker_end(sw_gc_marker *marker) {
 }
 
 /* If the cycle has not visited the span, the span's owner may be preparing it now. Then the word
- * waits on the stack for the next step, when every other thread is outside of the heap. */
+ * waits on the stack for the next step, when every other thread is outside the heap. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value) {
     if (gc->concurrent != 0) {
         sw_gc_inbox_add(gc, value);

@@ -33,7 +33,7 @@ typedef struct sw_gc_marker {
     sw_gc *gc;
     int64_t work;         /* remaining work; <= 0: none */
     bool by_span;         /* the cycle's order */
-    bool has_extras;      /* objects may be outside of the range */
+    bool has_extras;      /* objects may be outside the range */
     bool is_concurrent;   /* mutators run, and the thread does not hold the collector's lock */
     uint64_t refused;     /* objects that did not fit on the stack */
     uint64_t marked;      /* bit 0 is set: the dummy mark of words without an object */

@@ -90,7 +90,7 @@ static size_t object_bytes(const sw_heap *heap, uint32_t id) {
 }
 
 /* Scans a piece of a wide object: one of many words, or of a span whose slots have individual
- * types. The next piece is pushed before, so that a huge array pushes the referents of one piece at
+ * types. The next piece is pushed first, so that a huge array pushes the referents of one piece at
  * a time. If the stack has no room for the next piece, the whole rest is scanned now, because the
  * piece would be lost again in each round after an overflow. */
 static void scan_wide(sw_gc_marker *marker, uintptr_t at, uint64_t rest) {

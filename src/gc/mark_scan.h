@@ -14,7 +14,7 @@
 void sw_gc_refuse_push(sw_gc_marker *marker);
 /* Prepares a span at the cycle's first visit. False: the span is not of this heap. */
 bool sw_gc_meet(sw_gc_marker *marker, uint32_t id);
-/* Marks the object that an address outside of the main reservation points into. */
+/* Marks the object that an address outside the main reservation points into. */
 void sw_gc_discover_outside(sw_gc_marker *marker, uintptr_t p);
 /* Marks the objects that the words in `found` point into. */
 void sw_gc_settle_all(sw_gc_marker *marker);

@@ -137,7 +137,7 @@ void sw_gc_marker_end_thread(sw_gc *gc) {
     gc->is_ending = true;
     sw_gc_marker_ring(gc);
     if (runs) sw_gc_go_away(gc, own);
-    sw_os_wake(&gc->running); /* it may wait for other threads, which come to no safepoint */
+    sw_os_wake(&gc->running); /* it may wait for other threads, which reach no safepoint */
     sw_os_lock_release(&gc->lock);
     if (had) sw_os_thread_join(&gc->marker_thread);
     sw_os_lock_acquire(&gc->lock);

@@ -5,7 +5,7 @@
 #define SW_GC_RACING_H
 
 /* A relaxed atomic load. A volatile load of an aligned word is as atomic, but gcc computes the
- * address of an atomic one in an instruction of its own: with those, marking a list of 1 M objects
+ * address of an atomic load in a separate instruction: with those, marking a list of 1 M objects
  * takes 8.3 ms instead of 6.9, and a random graph 5 % more instructions. ThreadSanitizer knows only
  * atomic ones. */
 #if defined(__has_feature)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* References from outside of the heap: handles of the program, and finalizers. All functions run
- * under the collector's lock. Callers: mark (roots), checkmark, finalizer, hooks, cycle, verify. */
+/* References from outside the heap: handles of the program, and finalizers. All functions run under
+ * the collector's lock. Callers: mark (roots), checkmark, finalizer, hooks, cycle, verify. */
 #ifndef SW_GC_REFS_H
 #define SW_GC_REFS_H
 

@@ -12,8 +12,7 @@ sw_status sw_gc_add_roots(sw_gc *gc, const void *start, size_t bytes, uint32_t *
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;
     if (start == NULL || (uintptr_t)start % sizeof(uintptr_t) != 0 || bytes < sizeof(uintptr_t))
-        return sw_fail(SW_INVALID, op, "%zu bytes at %p are no words that could be roots", bytes,
-                       start);
+        return sw_fail(SW_INVALID, op, "%zu bytes at %p are not aligned words", bytes, start);
     sw_os_lock_acquire(&gc->lock);
     sw_gc_roots *roots = sw_gc_array_add(&gc->roots, sizeof *roots);
     if (roots != NULL) {

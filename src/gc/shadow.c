@@ -50,8 +50,8 @@ static sw_always_inline sw_status enter(const sw_gc_shadow *shadow, const char *
 }
 
 static sw_noinline sw_status refuse_words(const void *start, size_t bytes) {
-    return sw_fail(SW_INVALID, "gc_shadow_push", "%zu bytes at %p are no words that could be roots",
-                   bytes, start);
+    return sw_fail(SW_INVALID, "gc_shadow_push", "%zu bytes at %p are not aligned words", bytes,
+                   start);
 }
 
 static sw_noinline sw_status refuse_damaged(const char *op, const sw_gc_frame *frame) {

@@ -86,7 +86,7 @@ static inline bool sw_gc_span_meta_is_wide(const sw_gc_span_meta *meta) {
 }
 
 /* Copies the span's free bits into its marks, when a cycle first visits the span. Under the
- * collector's lock: no cache takes a slot of the span before. */
+ * collector's lock, so no cache has taken a slot of the span yet. */
 void sw_gc_span_meta_prepare(sw_heap *heap, uint32_t id, uint64_t stamp);
 
 #endif

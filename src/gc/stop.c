@@ -53,7 +53,7 @@ static const uint32_t *late_word(const sw_gc *gc) {
     return __atomic_load_n(&gc->changing, __ATOMIC_SEQ_CST) != 0 ? &gc->changing : NULL;
 }
 
-/* Waits until all others have stopped. Threads that come to no safepoint soon get a signal, again
+/* Waits until all others have stopped. Threads that reach no safepoint soon get a signal, again
  * and again, because those inside of the library go on. */
 static sw_status wait_for_others(sw_gc *gc, const char *op, bool by_signal) {
     enum { FIRST_NS = 100000, AGAIN_NS = 500000 };

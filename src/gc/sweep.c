@@ -34,8 +34,8 @@ static uint32_t take_pending(uint64_t *marks, uint64_t *pending, uint32_t words)
     return count;
 }
 
-/* Marks the span as swept, and stores what to sweep. False: the id is no span of the heap, or the
- * span was swept before. */
+/* Marks the span as swept, and stores what to sweep. False: the id is not a span of the heap, or
+ * the span was swept before. */
 static bool claim_span(sw_gc *gc, uint32_t id, swept_span *made) {
     sw_heap *heap = gc->heap;
     sw_gc_span_meta *meta = &sw_gc_span_metas[id];

@@ -6,7 +6,7 @@
 
 #include "gc/gc.h"
 
-/* Sweeps spans until no work is left; other threads are outside of the heap. True: all are
+/* Sweeps spans until no work is left; other threads are outside the heap. True: all are
  * swept. */
 bool sw_gc_sweep(sw_gc *gc, sw_cache *cache, int64_t work);
 /* The same in the background, while other threads run; purges no pages. */

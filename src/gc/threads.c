@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of joined threads. A thread joins by a call, or by itself: in a heap with conservative
- * roots when its cache of the heap is opened, in others at its first sw_gc_new while threads have
- * joined. Its record ends with its cache. */
+/* Records of joined threads. A thread joins by a call, or automatically: in a heap with
+ * conservative roots when its cache of the heap is opened, in others at its first sw_gc_new while
+ * other threads have joined. Its record ends with its cache. */
 #include "gc/threads.h"
 
 #include <string.h>
@@ -112,8 +112,8 @@ static sw_gc_thread *add_thread(sw_gc *gc, const sw_os_context *context) {
     return own;
 }
 
-/* Joins the calling thread. name: NULL if it joins by itself. SW_STATE: it has joined before. A
- * thread that has joined by itself may still give its name. */
+/* Joins the calling thread. name: NULL if it joins automatically. SW_STATE: it has joined before. A
+ * thread that joined automatically may still give its name. */
 static sw_status join(sw_gc *gc, const char *name) {
     sw_os_context context = {0};
     char of_system[16] = "";

@@ -19,15 +19,15 @@ static inline bool sw_gc_has_signals(const sw_gc *gc) {
 static inline bool sw_gc_joins_all(const sw_gc *gc) {
     return sw_gc_is_conservative(gc) || sw_gc_is_concurrent(gc);
 }
-/* Returns whether threads join by themselves. */
+/* Returns whether threads join automatically. */
 static inline bool sw_gc_attaches(const sw_gc *gc) {
     return sw_gc_joins_all(gc) || __atomic_load_n(&gc->joined, __ATOMIC_RELAXED) != 0;
 }
 
-/* Joins the calling thread, under its name in the system, unless it has joined before. False: no
+/* Joins the calling thread, under its system thread name, unless it has already joined. False: no
  * memory; the last error is set. */
 bool sw_gc_attach(sw_gc *gc);
-/* The same, if threads join by themselves, for a thread that has a cache. True: it has joined now,
+/* The same, if threads join automatically, for a thread that has a cache. True: it has joined now,
  * and has waited for the world to resume. */
 bool sw_gc_attach_late(sw_gc *gc);
 /* heap/collected.h: opens and unopens. */
@@ -48,7 +48,7 @@ sw_gc_thread *sw_gc_thread_find(const sw_gc *gc, uintptr_t at);
 void sw_gc_go_away(sw_gc *gc, sw_gc_thread *own);
 void sw_gc_save_context(const sw_gc *gc, sw_gc_thread *own);
 void sw_gc_come_back(sw_gc *gc, sw_gc_thread *thread);
-/* Waits, without the lock, until the word is not `value` any more, or until the timeout. */
+/* Waits, without the lock, until the word is no longer `value`, or until the timeout. */
 void sw_gc_wait_at(sw_gc *gc, const uint32_t *word, uint32_t value, uint64_t ns);
 void sw_gc_wait_for_world(sw_gc *gc);
 

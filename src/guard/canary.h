@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The canary: the bytes after an object, up to 16, depend on its address and on a key of the
  * process. The two low bits of each byte are the kind of allocation plus one, so no byte is 0, and
- * the end of a string that is one byte too long is seen.
+ * the end of a string that is one byte too long is detected.
  *
  *   byte i after the start of the object is byte i % 8 of the word, for
  *   size <= i < min(bytes, size / 8 * 8 + 16)

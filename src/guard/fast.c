@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls that most programs make most often: allocation and free of slots, by a thread with a
- * record. What is not as it should be here goes on in guard.c, which decides and reports. */
+ * record. Every other case continues in guard.c, which decides and reports. */
 #include <string.h>
 
 #include "guard/clear.h"
@@ -10,8 +10,9 @@
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-/* Small objects are of the classes for objects with pointers, which have no hints (heap/cache.h): a
- * hint serves an allocation soon after a free, and held objects are freed late and in any order. */
+/* Small objects belong to the classes for objects with pointers, which have no hints
+ * (heap/cache.h): a hint serves an allocation soon after a free, and held objects are freed late
+ * and in any order. */
 static sw_always_inline uint32_t span_class_of(const sw_table *table, size_t size) {
     return sw_span_class_of(sw_size_class(table, size + 1), false);
 }
@@ -75,7 +76,7 @@ static sw_always_inline void hold(sw_guard_thread *own, void *p, const char *op)
         sw_guard_release(own->cache, p, op);
 }
 
-/* Not cold, or the compiler would clear by a slow string instruction. */
+/* Not marked cold, because the compiler would then clear with a slow string instruction. */
 static sw_noinline void clear_and_hold(sw_guard_thread *own, void *p, size_t bytes,
                                        const char *op) {
     memset(p, 0, bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Protections of a heap against misuse that a validated free does not see: overflows, writes after
- * a free, accesses to freed objects. They cost time and memory, so each is a switch
+/* Protections of a heap against misuse that a validated free does not detect: overflows, writes
+ * after a free, accesses to freed objects. They cost time and memory, so each is a switch
  * (docs/design/guard.md). A guarded heap is tracked: its slack arrays have the requested sizes, out
  * of reach of the program.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Freed objects that are held for a while, so that a use of them does not meet another object. Each
- * takes the place of a random one of its thread, so the order of reuse is random too. */
+/* Freed objects that are held for a while, so that a use after free does not reach another object.
+ * Each replaces a random held object of its thread, so the order of reuse is random too. */
 #ifndef SW_GUARD_HOLD_H
 #define SW_GUARD_HOLD_H
 

@@ -39,8 +39,8 @@ static sw_always_inline bool sw_guarded_find_quick(const sw_cache *cache, const 
 }
 
 /* Marks such a slot as held. False: another thread did. A thread that owns the span needs no atomic
- * exchange: if another one frees the object at the same time, both may go on, and the second that
- * leaves the held objects finds its slot free, or live again. */
+ * exchange: if another one frees the object at the same time, both may continue, and the second to
+ * leave the held objects finds its slot free, or live again. */
 static sw_always_inline bool sw_guarded_hold_quick(const sw_cache *cache,
                                                    const sw_guarded *object) {
     uint16_t *slack = &((uint16_t *)object->slack)[object->target.slot];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampled objects, each at the end of a page of its own between inaccessible pages. An access past
- * the end or after the free faults at once, and the report has the call stacks of its allocation
- * and free (GWP-ASan: Serebryany et al., "GWP-ASan: Sampling-Based Detection of Memory-Safety Bugs
- * in Production", 2024). */
+/* Sampled objects, each at the end of its own page between inaccessible pages. An access past the
+ * end or after the free faults at once, and the report has the call stacks of its allocation and
+ * free (GWP-ASan: Serebryany et al., "GWP-ASan: Sampling-Based Detection of Memory-Safety Bugs in
+ * Production", 2024). */
 #ifndef SW_GUARD_SAMPLE_H
 #define SW_GUARD_SAMPLE_H
 
@@ -11,7 +11,7 @@
 void sw_sample_start(uint64_t key, unsigned on); /* of canaries; SW_GUARD_ bits */
 /* Draws the number of allocations up to the next sampled one. */
 uint64_t sw_sample_draw(void);
-/* Puts an object on a page of its own; NULL: it does not fit, or no page is free. */
+/* Puts an object on its own page; NULL: it does not fit, or no page is free. */
 void *sw_sample_alloc(size_t size, size_t align, sw_guard_kind kind);
 bool sw_sample_owns(const void *p);
 /* False: misuse, which was reported as one of `op`. */

@@ -18,7 +18,7 @@ extern sw_guard_state sw_guard;
 /* Switches that need the canary: the kind of allocation is part of it. */
 enum { SW_GUARD_ENDS = SW_GUARD_CANARY | SW_GUARD_MATCH };
 
-/* A thread's record, a mapping of its own. It is the thread's extra value of the heap layer. */
+/* A thread's record, in its own mapping. It is the thread's extra value of the heap layer. */
 struct sw_guard_thread {
     sw_cache *cache;
     uint64_t countdown;        /* allocations until one is sampled */

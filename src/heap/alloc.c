@@ -2,7 +2,7 @@
 /* Allocation: the requests that the specialised paths do not serve, and the public functions. A
  * request that an inline path does not serve passes at most two functions: one of those here
  * chooses by the kind of request, and then sw_refill_alloc or sw_large_alloc finds the memory. For
- * this reason functions that are no fast path call sw_refill_alloc, not sw_alloc_slow. */
+ * this reason functions that are not fast paths call sw_refill_alloc, not sw_alloc_slow. */
 #include "heap/alloc.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static sw_noinline void *alloc_first(size_t size, unsigned flags) {
 
 /* Called by an inline path that found nothing in its bin. Of a series of allocations without frees
  * one in 64 gets here, and most often the next word of the span has free slots. So sw_refill_quick,
- * in line here, looks at that word, and at the newest hint for paths that look at the word first;
+ * inline here, looks at that word, and at the newest hint for paths that look at the word first;
  * everything else takes one further call. */
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     return sw_likely(cache->heap != NULL) ? sw_refill_quick(cache, size, flags, span_class)
@@ -85,8 +85,8 @@ sw_noinline void *sw_alloc_by_table(sw_cache *cache, size_t size, unsigned flags
     return alloc_by_table(cache, size, flags);
 }
 
-/* Allocates a cleared small object without pointers in a plain heap. It is a function of its own
- * because, in line, it would take registers from the allocation of other objects. */
+/* Allocates a cleared small object without pointers in a plain heap. It is a separate function
+ * because, inline, it would take registers from the allocation of other objects. */
 static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size) {
     return alloc_plain_size(cache, size, SW_ZERO, sw_refill_alloc);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation. A path whose word is empty goes on in sw_alloc_slow (spanwise/fast_slots.h). */
+/* Allocation. A path whose word is empty continues in sw_alloc_slow (spanwise/fast_slots.h). */
 #ifndef SW_HEAP_ALLOC_H
 #define SW_HEAP_ALLOC_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects of a heap that an arena owns. Each has whole pages, so its span record can say whose it
- * is: a free or resize by address is reported as SW_MISUSE_ARENA. Callers: arena/own.c. */
+/* Objects of a heap that an arena owns. Each has whole pages, so its span record can name the
+ * owner: a free or resize by address is reported as SW_MISUSE_ARENA. Callers: arena/own.c. */
 #ifndef SW_HEAP_ARENA_OBJECT_H
 #define SW_HEAP_ARENA_OBJECT_H
 

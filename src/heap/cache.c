@@ -10,7 +10,7 @@
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-/* The fields that fast paths read lie at offsets at which no object begins: sw_cache (fast_abi.h)
+/* The fields that fast paths read are at offsets at which no object begins: sw_cache (fast_abi.h)
  * says why. */
 #define BESIDE_OBJECTS(record, field)                                                              \
     _Static_assert(offsetof(record, field) % 16 >= 8, #field " of " #record)
@@ -26,7 +26,7 @@ BESIDE_OBJECTS(sw_cache_bin, word);
 BESIDE_OBJECTS(sw_cache_bin, base);
 BESIDE_OBJECTS(sw_cache_bin, hinted);
 BESIDE_OBJECTS(sw_cache_bin, bytes);
-/* The field that frees store lies at an offset at which objects begin, away from the fields of a
+/* The field that frees store is at an offset at which objects begin, away from the fields of a
  * cache that frees read. */
 _Static_assert(offsetof(sw_word, local) % 16 == 0 && offsetof(sw_span, own) % 16 == 0, "local");
 _Static_assert(sizeof(sw_cache_bin) == 64 && offsetof(sw_cache, bins) % 64 == 0, "a bin is a line");

@@ -109,7 +109,7 @@ size_t sw_cache_record_bytes(const sw_heap *heap);
  * are written when the record is made. The hints of a class are written one after the other, from
  * the first on, and none of them is 0 afterwards, so a hint that is 0 was never written. */
 uint64_t sw_cache_written_pages(const sw_cache *cache, uint32_t grain_shift);
-/* The pages on which a hint lies, as bits of such a map. */
+/* The pages on which a hint is, as bits of such a map. */
 static inline uint64_t sw_cache_hint_pages(const sw_cache *cache, const sw_hint *hint,
                                            uint32_t grain_shift) {
     uintptr_t first = (uintptr_t)hint - (uintptr_t)cache, last = first + sizeof *hint - 1;
@@ -123,7 +123,7 @@ sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
 /* Leaves every bin without a current span and without hints, as a closed cache has them. */
 void sw_cache_reset_bins(sw_cache *cache);
-/* Under the heap's lock: moves an open cache that owns nothing any more to the closed ones. */
+/* Under the heap's lock: moves an open cache that no longer owns anything to the closed ones. */
 void sw_cache_set_closed(sw_cache *cache);
 /* Called before the heap's metadata is given back. The records stay for a while, as those of ended
  * handles, so that their use can be reported. */
@@ -139,8 +139,8 @@ enum { SW_CLOSED_WHOLE = 64 };
 
 /* Under the heap's lock: whether the cache must be stripped before it closes. */
 bool sw_cache_must_strip(const sw_cache *cache);
-/* Returns these pages to the system. The cache owns nothing any more; no lock is needed. False: the
- * system refused. */
+/* Returns these pages to the system. The cache no longer owns anything, so no lock is needed.
+ * False: the system refused. */
 bool sw_cache_strip(sw_cache *cache);
 
 /* Whether the handle is an open cache; if not, the misuse is reported. In a closed cache the bins

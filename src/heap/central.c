@@ -86,7 +86,7 @@ static uint32_t kept_of(const sw_heap *heap, uint32_t span_class) {
 }
 
 /* Whether the span may be kept. No span is kept in a collected heap, nor under a placement policy
- * other than LIFO, because there the policy decides where the next span lies. */
+ * other than LIFO, because there the policy decides where the next span is. */
 static bool may_keep(const sw_heap *heap, const sw_span *span, uint32_t pages) {
     uint32_t shift = heap->table->page_shift;
     return heap->options.placement == SW_PLACE_LIFO && (heap->mode & SW_MODE_COLLECTED) == 0 &&

@@ -29,11 +29,11 @@ void sw_central_release_idle(sw_heap *heap);
 /* --- kept spans -------------------------------------------------------------------------------
  * The current spans of a thread that ends are most often idle, and the next thread needs such
  * spans. So the heap keeps one idle span of each class as it is, in state KEPT and in no list,
- * while the class's central list of partial spans is empty; it gives the kept span up when another
- * span comes into that list. Kept spans count as cached. They become free pages at each tick,
- * before the heap refuses a request, at a trim and in the child of a fork. The id of a kept span is
- * stored under the heap's lock; the thread that exchanges it for 0, with the lock or without, has
- * the span.
+ * while the class's central list of partial spans is empty; it releases the kept span when another
+ * span enters that list. Kept spans count as cached. They become free pages at each tick, before
+ * the heap refuses a request, at a trim and in the child of a fork. The id of a kept span is stored
+ * under the heap's lock; the thread that exchanges it for 0, with the lock or without, has the
+ * span.
  *   kept_pages * page <= SW_KEPT_BYTES;  kept_credit <= SW_KEPT_CREDIT */
 enum {
     SW_KEPT_BYTES = 512 << 10,
@@ -51,9 +51,9 @@ sw_span *sw_central_take_kept(sw_heap *heap, uint32_t span_class);
 /* Moves a kept span to the list of full ones, where it may be drained. False: a cache has just
  * taken the span and is about to own it. */
 bool sw_central_remove_kept(sw_heap *heap, sw_span *span);
-/* Makes free pages of one kept span of at least `pages` pages, if the credit allows it, so that the
- * heap need not grow for a class of which none is kept. The next thread may need the span that was
- * given up, so the credit bounds how many are given up in this way between two ticks. Returns
+/* Turns one kept span of at least `pages` pages into free pages, if the credit allows it, so that
+ * the heap need not grow for a class that has no kept span. The next thread may need the span that
+ * was given up, so the credit bounds how many are given up in this way between two ticks. Returns
  * whether one was. */
 bool sw_central_give_up_kept(sw_heap *heap, uint32_t pages);
 /* Makes free pages of all kept spans. */

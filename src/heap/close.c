@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a cache closes: the spans that it owns go to the heap. */
+/* Closes a cache: its spans return to the heap. */
 #include "base/bits.h"
 #include "heap/cache.h"
 #include "heap/central.h"

@@ -12,7 +12,7 @@ extern const sw_paths SW_DEFAULT_PATHS;
 _Static_assert(SW_DEFAULT_PAIR_BYTES == 2 * sizeof(sw_cache_bin),
                "PAIR_BYTES of python/spanwise_sizeclasses/emit.py is out of date");
 
-/* malloc of a size up to SW_FAST_SIZE_MAX, or calloc (flags: SW_ZERO), in line. A call through the
+/* malloc of a size up to SW_FAST_SIZE_MAX, or calloc (flags: SW_ZERO), inline. A call through the
  * table of specialised paths would be slower, because processors predict its target only while
  * sizes repeat. */
 static sw_always_inline void *sw_default_alloc(size_t size, unsigned flags,

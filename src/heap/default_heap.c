@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The default heap is made at its first use. */
+/* The default heap is created on first use. */
 #include "heap/default_heap.h"
 
 #include "base/fail.h"
@@ -18,7 +18,7 @@ static sw_status check_default(const sw_heap_options *options, const char *op) {
                        sw_table_name(options->table), sw_table_name(sw_table_default()));
     if (options->dry || options->tiny || options->manual_clock)
         return sw_fail(SW_INVALID, op,
-                       "a default heap can not be dry, pack tiny objects or have a manual clock");
+                       "a default heap cannot be dry, pack tiny objects or have a manual clock");
     return SW_OK;
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Before a fork every lock is taken, in order, so that the data that they cover is whole in the
- * child. Other threads may be in the middle of a lock-free step. So the child relies on nothing of
- * their caches but the words of their spans, and moves all these spans to the central lists. It
- * does the same with caches made by sw_cache_open, which any thread may have been using; these stay
- * open, without a span. A slot that another thread was taking at that moment is lost, and nothing
- * else.
+ * child. Other threads may be in the middle of a lock-free step. So the child trusts only the words
+ * of their caches' spans, and moves all these spans to the central lists. It does the same with
+ * caches made by sw_cache_open, which any thread may have been using; these stay open, without a
+ * span. Only a slot that another thread was taking at that moment is lost.
  *
  * Other libraries' handlers that were registered before ours run after fork_prepare, and before
  * fork_parent and fork_child. They may allocate: meanwhile the forking thread passes all these

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every free. The fast path, which template.h and fast.h inline, goes on here for one of these
- * causes:
+/* Every free. The fast path, which template.h and fast.h inline, continues here in one of these
+ * cases:
  *
  *   sw_free_hinted     the span is full, or hints are on -> a hint, or free_unhinted
  *   sw_free_by_owner   the span is the cache's hazard    -> the remote word
@@ -9,11 +9,10 @@
  *                      any other owner, or none          -> sw_free_checked
  *   free_slow          no slot starts at the address     -> a large object, or sw_free_checked
  *
- * A step that two of them share is inlined into both, so that a free which the fast path does not
- * finish passes at most two functions. sw_free_checked looks the
- * pointer up from the beginning and decides everything else: the first free into a span of another
- * cache, objects of central spans, spans outside of the cache's view, the first free of a thread,
- * and every misuse. */
+ * A step that two of them share is inlined into both, so a free that the fast path does not finish
+ * passes at most two functions. sw_free_checked looks the pointer up from the beginning and decides
+ * everything else: the first free into a span of another cache, objects of central spans, spans
+ * outside the cache's view, the first free of a thread, and every misuse. */
 #include "heap/free.h"
 
 #include <errno.h>
@@ -70,7 +69,7 @@ static sw_always_inline void leave_hint(sw_cache_bin *bin, sw_word *word, uint64
  * hint brings the slot back. But if the two newest hints are of the same word as this free, objects
  * are being freed in the order in which they were allocated. Then, and if there is no room for
  * another hint, the span is listed as partial, and no hint is left. (`free` of a full span is 0.
- * The two hints may lie below the class's first one; they are then of another class, and comparing
+ * The two hints may be below the class's first one; they are then of another class, and comparing
  * with them does no harm.) */
 static sw_noinline void free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     sw_cache_bin *bin = &cache->bins[span->span_class];
@@ -164,7 +163,7 @@ static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
 }
 
 /* Frees a live slot of the cache's own span that the fast path did not free, because the span is
- * marked, its frame lies outside of the cache's view, or the heap packs tiny objects or is
+ * marked, its frame is outside the cache's view, or the heap packs tiny objects or is
  * collected. */
 static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     if (sw_template_mark(cache, span) == SW_MARK_FRESH)
@@ -184,7 +183,7 @@ static bool is_deferred(sw_heap *heap, sw_target *target) {
     return deferral != SW_FREE_NOW;
 }
 
-/* Frees the object that was found at the address, or sets target->misuse if it can not be freed.
+/* Frees the object that was found at the address, or sets target->misuse if it cannot be freed.
  * False: its span has changed hands meanwhile, so the address must be looked up again. */
 static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_heap *heap = cache->heap;
@@ -233,7 +232,7 @@ void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
 /* --- where the fast paths end ----------------------------------------------------------------- */
 
 /* Announces a free to the owner: it was the first one into its word since the word was drained.
- * This is rare and needs registers, so it is a function of its own. */
+ * This is rare and needs registers, so it is a separate function. */
 static sw_noinline void announce(sw_cache *owner, sw_span *span, const void *ptr) {
     uint32_t slot = sw_span_slot_of(span, (uintptr_t)ptr);
     if (sw_span_announce(owner->heap->space, span, slot))

@@ -9,7 +9,7 @@
 /* A cleared span record; NULL: no memory. */
 sw_span *sw_fresh_record(sw_heap *heap);
 /* Takes pages as sw_pages_alloc does. Objects on shelves and kept spans become free pages before
- * the system is asked for pages, and before a request is refused. */
+ * pages are requested from the system, and before a request is refused. */
 sw_status sw_fresh_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page, bool *needzero);
 /* Makes a span of slots without owner, in no list, of so many pages (sw_heap_next_pages), or of the
  * class's fewest if these are refused. NULL: refused, and *why is the reason. */

@@ -2,11 +2,11 @@
 /* Hazard pointers (Michael, "Hazard pointers: safe memory reclamation for lock-free objects",
  * 2004).
  *
- * A cache that frees into a span of another cache publishes the span as its hazard before it looks
- * whether the slot is in use. Until it clears the hazard, either the span is not given up, or the
- * look finds the slot free. This guards against programs in which two threads free the same object
+ * A cache that frees into a span of another cache publishes the span as its hazard before it checks
+ * whether the slot is in use. Until it clears the hazard, either the span is not released, or the
+ * check finds the slot free. This guards against programs in which two threads free the same object
  * at once: the first free may make the span idle, and without a hazard the second one would set a
- * bit of the span that takes its place.
+ * bit of the span that replaces it.
  *
  * Setting a hazard costs a fence. So a cache keeps its hazard until it frees into another span,
  * takes a central, kept or fresh span, trims or closes: several frees in a row into one span need

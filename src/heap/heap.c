@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making and destroying heaps; setting their clock and their limit hook. */
+/* Creates and destroys heaps; sets their clock and limit hook. */
 #include "heap/heap.h"
 
 #include "base/fail.h"

@@ -4,9 +4,10 @@
  * Nouns. A *heap* owns pages (page/), a metadata pool (ds/meta) and span records. A *cache* is the
  * part of a heap that one thread works with, and owns spans: for each span class (class * 2 +
  * noscan) it has a *bin* with the current span, a list of partial spans and a list of full ones. A
- * *hint* names a slot that was freed recently, most often of a full span. A *shelf* of a cache keeps
- * a freed large object for the next request of its kind. A *hazard* is the span of another cache that a cache is freeing into. *Central* lists
- * hold the spans that no cache owns. An *idle* span has no slot in use.
+ * *hint* names a slot that was freed recently, most often of a full span. A *shelf* of a cache
+ * keeps a freed large object for the next request of its kind. A *hazard* is another cache's span
+ * that a cache is freeing into. *Central* lists hold the spans that no cache owns. An *idle* span
+ * has no slot in use.
  *
  * Allocation of a small object
  *   1. The size's class and the bin of its span class are looked up. (template.h, alloc.c)
@@ -14,13 +15,13 @@
  *      Paths for which the class is a constant look at the word first.
  *   3. If the word is empty, the next word of the current span that has a free bit is taken.
  *      (refill.h)
- *   4. If the span has none, it goes to the full list, and a partial span of this cache becomes the current one. If there is none, the frees of other threads are
- *      drained. (refill.c)
- *   5. If there is still none, a span that the heap keeps is taken; else, under the heap's lock, a
- *      partial span of the central lists is taken (central.c), or a fresh one is made of pages of
- *      the page heap (fresh.c).
- *   6. If there are no pages, idle memory is given back (reclaim.c) and the system is asked for
- *      more, within the limit. If that fails, the caller gets NULL and ENOMEM.
+ *   4. If the span has none, it goes to the full list, and a partial span of this cache becomes the
+ *      current one. If there is none, the frees of other threads are drained. (refill.c)
+ *   5. If there is still none, a span that the heap keeps is taken. Otherwise, under the heap's
+ *      lock, a partial span of the central lists is taken (central.c), or a fresh one is made from
+ *      pages of the page heap (fresh.c).
+ *   6. If there are no pages, idle memory is returned (reclaim.c) and more is requested from the
+ *      system, within the limit. If that fails, the caller gets NULL and ENOMEM.
  *
  * Free of a small object
  *   1. The address gives a frame, the page map gives its span record, and a multiplication gives
@@ -40,15 +41,15 @@
  * collector's < heap.lock < purge lock (pages.h), space.lock. Steps 1 to 4 of an allocation and 1,
  * 2, 4 and 5 of a free take none.
  *
- * The files in order: each calls only files that stand before it in this list.
+ * The files in order: each calls only files before it in this list.
  *   misuse, record, hint, placement, central, shelf, target
  *                                                   records; spans and large objects of no cache
  *   object                                          a slot becomes an object: size, zeroes, type
- *   reclaim, fresh                                  giving memory back, and taking it
+ *   reclaim, fresh                                  returning memory, and taking it
  *   owned, remote, refill                     what a cache does with its spans
  *   cache, close, registry, heap, default_heap, fork, thread, trim
  *                                                   lives of caches, heaps, threads
- *   large, alloc, free, realloc                     what callers ask for
+ *   large, alloc, free, realloc                     the public calls
  *   sweep                                           freeing the objects that a collector found dead
  * Any of them may call options (reading a caller's options), paths (the table of the specialised
  * functions), checks (rules of the structs), collected.h (the functions of a collector that the

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dropping hints, looking them up, and switching them on and off. The code that leaves and takes
- * hints is in line in its paths. */
+/* Drops hints, looks them up, and switches them on and off. The code that leaves and takes hints is
+ * inline in its paths. */
 #include "heap/hint.h"
 
 /* --- on and off ------------------------------------------------------------------------------- */
 
-/* What a free into a full span adds to the account: more if it leaves a hint, because where hints and
- * words take turns the processor mispredicts two branches: the free tests whether the span is full,
+/* What a free into a full span adds to the cost: more if it leaves a hint, because where hints and
+ * words alternate the processor mispredicts two branches: the free tests whether the span is full,
  * and the allocation whether there is a hint. */
 enum { HINTED_COST = 7, UNHINTED_COST = 2 };
 

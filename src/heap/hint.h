@@ -4,10 +4,10 @@
  * A free into a full span leaves a hint. Frees into other spans leave one only while the cache's
  * hints are *on*. If most words have only one or two free slots, and most slots are freed in full
  * spans, the processor mispredicts a branch at nearly every allocation that looks at words, and a
- * hint costs less. If words have many free slots, looking at words is faster. So the cache keeps an
- * account of what words cost it (cold->scarcity), which only slow paths write, and turns its hints
- * on and off by that account. One switch serves all classes: with a switch for each class, a
- * mixture of sizes would be mispredicted.
+ * hint costs less. If words have many free slots, looking at words is faster. So the cache tracks
+ * the cost of words (cold->scarcity, which only slow paths write) and turns its hints on and off by
+ * it. One switch serves all classes: with a switch per class, branches would be mispredicted for a
+ * mixture of sizes.
  *
  * If a class has no room for another hint, only the hint is dropped: the slot's bit is set in any
  * case. */
@@ -28,7 +28,7 @@ enum {
     SW_DROPPED_MAX = 256, /* at so many dropped or forgotten hints in a row hints go off */
 };
 
-/* Turns hints off and begins the account anew. */
+/* Turns hints off and resets the cost. */
 void sw_hint_reset(sw_cache *cache);
 /* Notes that a word with these free bits serves the next allocations, so hints were used up. */
 static sw_always_inline void sw_hint_note_word(sw_cache *cache, uint64_t bits) {

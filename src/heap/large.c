@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects: taking, freeing and resizing them. */
+/* Allocates, frees and resizes large objects. */
 #include "heap/large.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large objects: each has whole pages and a span record of its own. shelf.h describes how caches
- * keep freed ones. */
+/* Large objects: each has whole pages and its own span record. shelf.h describes how caches keep
+ * freed ones. */
 #ifndef SW_HEAP_LARGE_H
 #define SW_HEAP_LARGE_H
 
@@ -46,8 +46,8 @@ static sw_always_inline bool sw_large_free(sw_cache *cache, sw_span *span, uintp
     if (sw_likely(live)) sw_large_ended(cache, span);
     return live;
 }
-/* Resizes an object in place. It can do so if the number of pages stays or shrinks (but in a
- * collected heap only while pages may be given up), and, if it grows, when the pages after it are
+/* Resizes an object in place. It can do so if the number of pages stays the same or shrinks (but in
+ * a collected heap only while pages may be given up), and, if it grows, when the pages after it are
  * free. False: it can not. */
 bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making objects of slots (object.h). */
+/* Turns slots into objects (object.h). */
 #include "heap/object.h"
 
 #include "heap/collected.h"

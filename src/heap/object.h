@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making an object of a slot that was taken: it is zeroed as the flags say, its size is noted in a
- * tracked heap, and the collector of a collected heap learns its type. */
+/* Turns an allocated slot into an object: zeroes it as the flags say, records its size in a tracked
+ * heap, and passes its type to the collector of a collected heap. */
 #ifndef SW_HEAP_OBJECT_H
 #define SW_HEAP_OBJECT_H
 

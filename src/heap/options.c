@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of heaps: their defaults, structs of older and later versions, and the values that are
- * refused. */
+/* Options of heaps: defaults, structs of older and later versions, and the values that are
+ * rejected. */
 #include "heap/options.h"
 
 #include <string.h>

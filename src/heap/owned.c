@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states of a span from its adoption by a cache until the cache gives it up. */
+/* The states of a span from its adoption by a cache until the cache releases it. */
 #include "heap/owned.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spans that a cache owns: how they change between current, partial, full and given up.
+/* The spans that a cache owns: how they change between current, partial, full and released.
  * sw_cache_emptied (spanwise/fast_slots.h), which is called when a word of an owned span has become
  * wholly free, is defined here, too. */
 #ifndef SW_HEAP_OWNED_H
@@ -22,7 +22,7 @@ void sw_owned_release_idle(sw_cache *cache);
 /* A cache keeps idle spans: the current span of a class, so that malloc and free in turn take no
  * lock, and full spans of medium classes (sw_bin_is_medium). It gives one up if the heap would
  * otherwise have to ask the system for memory. But the cache may need it again at once: for a
- * program that has no live objects and asks for one class after another, the cache would make a span
+ * program that has no live objects and requests one class after another, the cache would make a span
  * for each object. So giving a span up takes SW_IDLE_PRICE of the cache's credit, and each span that
  * it adopts adds 1. It can give 64 up at once, and then one for 64 adopted ones. */
 enum { SW_IDLE_PRICE = 64, SW_IDLE_CREDIT_MAX = 64 * SW_IDLE_PRICE };
@@ -32,8 +32,8 @@ static inline void sw_owned_note_adopted(sw_cache *cache, uint32_t span_class) {
     sw_cache_note_class(cache->cold, span_class);
     if (cache->cold->idle_credit < SW_IDLE_CREDIT_MAX) cache->cold->idle_credit++;
 }
-/* Under the heap's lock, before a span of `pages` pages is made: if the heap holds no free pages for
- * it and there is credit, gives up an idle span of the cache that is at least as long. */
+/* Under the heap's lock, before a span of `pages` pages is made: if the heap holds no free pages
+ * for it and there is credit, releases an idle span of the cache that is at least as long. */
 void sw_owned_give_up_idle(sw_cache *cache, uint32_t pages);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The specialised paths of a built-in table: one function a class, instantiated by the generator
+/* The specialised paths of a built-in table: one function per class, instantiated by the generator
  * (src/gen/paths_*.c) from the template in heap/template.h. */
 #ifndef SW_HEAP_PATHS_H
 #define SW_HEAP_PATHS_H

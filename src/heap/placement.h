@@ -3,13 +3,13 @@
  *
  * LIFO takes constant time. The other policies are for research: they walk over the list.
  *
- * LASTING does not choose spans that will soon be empty, because an empty span gives its pages
- * back. It predicts that from a history of each class, a life table of the objects in partial
- * spans: at each choice it looks at every span of the list, and counts, by the age of the span in
- * choices since it entered the list, the objects that were live at the look before and those of
- * them that have been freed since. (Zhou et al., "Characterizing a Memory Allocator at Warehouse
- * Scale", ASPLOS 2024, predict from the capacity and the live objects of a span how soon it will be
- * empty; here its age counts as well.) */
+ * LASTING does not choose spans that will soon be empty, because an empty span returns its pages.
+ * It predicts that from a history of each class, a life table of the objects in partial spans: at
+ * each choice it visits every span of the list, and counts, by the age of the span in choices since
+ * it entered the list, the objects that were live at the previous choice and how many of them have
+ * been freed since. (Zhou et al., "Characterizing a Memory Allocator at Warehouse Scale", ASPLOS
+ * 2024, predict from the capacity and the live objects of a span how soon it will be empty; here
+ * its age counts as well.) */
 #ifndef SW_HEAP_PLACEMENT_H
 #define SW_HEAP_PLACEMENT_H
 
@@ -36,8 +36,8 @@ const char *sw_history_check(const sw_history *history);
  * owns the list: it is the thread of the cache, or holds the heap's lock. */
 sw_span *sw_placement_choose(const sw_span_list *list, sw_space *space, sw_placement placement);
 
-/* In a heap with histories: an idle span is given up, so the objects that were live at the last
- * look at it have been freed; they are added to the history. */
+/* In a heap with histories: an idle span is released, so the objects that were live at the last
+ * visit have been freed; they are added to the history. */
 void sw_placement_gone(sw_heap *heap, sw_span *span);
 
 #endif

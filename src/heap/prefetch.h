@@ -11,7 +11,7 @@ static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
     return &heap->space->view;
 }
 
-/* The page-map entry of any address; for an address outside of the reservation, that of frame 0. It
+/* The page-map entry of any address; for an address outside the reservation, that of frame 0. It
  * has no branch: whether the address is that of a live object is hard to predict, and a
  * mispredicted branch costs as much as the prefetch saves. */
 static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resizing an object, and asking for its size. Both look the object up first, so their pointers are
- * checked as those of a free are. */
+/* Resizes an object, and returns its size. Both look the object up first, so their pointers are
+ * checked like those of a free. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,9 +15,9 @@ static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
     return (size_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
 }
 
-/* Bytes that a resized object keeps. These are the usable ones, because programs write to as many
- * bytes as malloc_usable_size reports them; but if the bytes after are to be cleared and the
- * requested size is known, it is that size. */
+/* Bytes that a resized object keeps. These are the usable ones, because programs write to all bytes
+ * that malloc_usable_size reports; but if the bytes after them are to be cleared and the requested
+ * size is known, it is that size. */
 static size_t old_bytes(const sw_heap *heap, const sw_target *target, unsigned flags) {
     const sw_span *span = target->span;
     if ((heap->mode & SW_MODE_TRACKED) == 0 || (flags & SW_ZERO) == 0)
@@ -28,14 +28,14 @@ static size_t old_bytes(const sw_heap *heap, const sw_target *target, unsigned f
     return bytes - sw_slack_get(cold->slack, bytes, target->slot);
 }
 
-/* Whether the resized object may stay in the span: an object with pointers must lie in a span that
- * is scanned; another one may lie in either kind. */
+/* Whether the resized object may stay in the span: an object with pointers must be in a span that
+ * is scanned; another one may be in either kind. */
 static bool kind_fits(const sw_span *span, unsigned flags) {
     return (flags & SW_SCAN) == 0 || (span->span_class & 1) == 0;
 }
 
-/* Resizes the object where it lies, if its class stays, or if it is large and its pages can be made
- * as many as needed. False: it must move; so does a large object whose new size fits a class. */
+/* Resizes the object in place, if its class does not change, or if it is large and can get as many
+ * pages as needed. False: it must move; so does a large object whose new size fits a class. */
 static bool resize_in_place(sw_heap *heap, const sw_target *target, const void *ptr, size_t size,
                             unsigned flags) {
     sw_span *span = target->span;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Giving memory of a whole heap back: at ticks, before metadata is refused, and by the limit
- * hook. */
+/* Returns memory of a whole heap: at ticks, before metadata is refused, and in the limit hook. */
 #include "heap/reclaim.h"
 
 #include "heap/central.h"
@@ -17,8 +16,8 @@ void sw_reclaim_decay(sw_heap *heap) {
     sw_verify_note(heap, SW_VERIFY_TICK);
 }
 
-/* Gives the runs that were taken out back to the system, without the lock meanwhile, in as many
- * turns as it takes. */
+/* Returns the runs that were taken out to the system, without the lock, in as many rounds as
+ * needed. */
 void sw_reclaim_give_back(sw_heap *heap) {
     while (sw_pages_has_taken_out(&heap->pages)) {
         uint64_t number = sw_pages_purge_begin(&heap->pages);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Giving memory of a whole heap back, such as what all its caches have on shelves: at decay ticks,
- * and when a request does not fit. */
+/* Returns memory of a whole heap, such as the shelves of all its caches: at decay ticks, and when a
+ * request does not fit. */
 #ifndef SW_HEAP_RECLAIM_H
 #define SW_HEAP_RECLAIM_H
 

@@ -136,7 +136,7 @@ static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
 
 /* Takes the span that the heap keeps for the class, without the heap's lock. For the first span of
  * a cache, and for the first after a tick, it returns NULL, so that take_unowned takes the lock,
- * looks at the clock and gives idle spans up. */
+ * reads the clock and releases idle spans. */
 static sw_span *take_kept(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     uint64_t tick_ns = __atomic_load_n(&heap->pages.tick_ns, __ATOMIC_RELAXED);
@@ -149,8 +149,8 @@ static sw_span *take_kept(sw_cache *cache, uint32_t span_class) {
 }
 
 /* Takes a span with a free slot; it is in no list. The frees of other threads are drained only when
- * the cache's own partial spans are used up, because a drain looks at every span that was freed into,
- * most of them of other classes. */
+ * the cache's own partial spans are used up, because a drain visits every span that was freed into,
+ * and most are of other classes. */
 static sw_span *take_span(sw_cache *cache, uint32_t span_class) {
     const uint32_t *remote = &cache->cold->remote_head;
     sw_span *span;
@@ -183,7 +183,7 @@ static bool point_at_word(sw_cache *cache, sw_cache_bin *bin, uintptr_t *doubled
     return true;
 }
 
-/* Gives the bin another span, in a collected heap outside of cycles that other threads work on. */
+/* Gives the bin another span, in a collected heap outside cycles that other threads work on. */
 static sw_always_inline void change_span(sw_cache *cache, sw_cache_bin *bin, uint32_t span_class) {
     const bool is_collected = sw_heap_is_collected(cache->heap);
     if (is_collected) sw_heap_enter(cache->heap);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search of an allocation whose bin's word is empty. It looks at hints, at the span's next
+/* The search for a free slot when the bin's word is empty. It looks at hints, at the span's next
  * word, at its other words, and then for another span. */
 #ifndef SW_HEAP_REFILL_H
 #define SW_HEAP_REFILL_H
@@ -43,7 +43,7 @@ static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *
 }
 
 /* Allocates from what a cache of a plain heap has most often: the slot of the newest hint, or a
- * slot of the span's next word. Everything else goes on in sw_refill_alloc. */
+ * slot of the span's next word. Everything else continues in sw_refill_alloc. */
 static sw_always_inline void *sw_refill_quick(sw_cache *cache, size_t size, unsigned flags,
                                               uint32_t span_class) {
     span_class = sw_refill_span_class(cache, size, span_class);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lists of living heaps and of the records of threads. */
+/* The lists of live heaps and of thread records. */
 #include "heap/registry.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry: the heaps that live, and the records of the threads that use them. Only the lock of
- * the default heap (default_heap.h) is taken before the registry's. A thread reads its own record
+/* The registry: the live heaps, and the records of the threads that use them. Only the lock of the
+ * default heap (default_heap.h) is taken before the registry's. A thread reads its own record
  * without a lock. */
 #ifndef SW_HEAP_REGISTRY_H
 #define SW_HEAP_REGISTRY_H
@@ -8,10 +8,10 @@
 #include "heap/cache.h"
 #include "spanwise/fast_slots.h"
 
-/* The record of a thread with its caches. It is a mapping of its own, of which most threads touch
- * only the first page. `next`, `back` and `used` are written under the registry's lock. The thread
- * writes entries without it; a thread that destroys a heap clears entries of others under it. A
- * cache without a heap follows in the mapping (sw_registry_show).
+/* The record of a thread with its caches. It is a separate mapping; most threads touch only its
+ * first page. `next`, `back` and `used` are written under the registry's lock. The thread writes
+ * entries without it; a thread that destroys a heap clears entries of others under it. A cache
+ * without a heap follows in the mapping (sw_registry_show).
  *   used <= SW_HEAPS_MAX;  caches[used] == NULL;  *back == the record, and next->back == &next */
 typedef struct sw_thread {
     struct sw_thread *next, **back; /* links of its list; only living threads have `back` */
@@ -80,7 +80,7 @@ void sw_registry_remove(sw_heap *heap);
 /* Makes a record with an empty table for the calling thread, and lists it as living; NULL: no
  * memory. */
 sw_thread *sw_registry_enter(void);
-/* Takes the record of a thread that ends and has no cache any more; it is kept for another thread,
+/* Takes the record of a thread that ends and no longer has a cache; it is kept for another thread,
  * or given back to the system. */
 void sw_registry_leave(sw_thread *thread);
 /* Must be called before entry `index` of the caller's table is written, because a thread that

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stack of a cache on which other threads announce their frees, and its draining by the
- * owner. */
+/* The stack on which other threads announce frees to a cache; the owner drains it. */
 #include "heap/remote.h"
 
 #include "heap/central.h"

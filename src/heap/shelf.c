@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clearing shelves. The other functions of shelves are in line in the paths of large objects
+/* Clearing shelves. The other functions of shelves are inline in the paths of large objects
  * (shelf.h). */
 #include "heap/shelf.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shelves: places where caches put freed large objects.
  *
- * A freed large object of up to 1 MiB may stay as it is, with its record, pages and page-map
- * entries, for the cache's next request of as many pages. For each power of two of pages a cache
- * has two shelves. A request for a kind of object (pages, with or without pointers) that finds none
+ * A freed large object of up to 1 MiB may keep its record, pages and page-map entries for the
+ * cache's next request for the same number of pages. For each power of two of pages a cache has two
+ * shelves. A request for a kind of object (pages, with or without pointers) that finds none
  * reserves a shelf for the kind, and the next free of such an object puts it there. So every object
  * on a shelf is of a kind that was requested, and a thread that only frees keeps nothing.
  *
@@ -19,7 +19,7 @@
 enum { SW_SHELF_MAX_BYTES = 1 << 20 };
 
 /* The kind of object that a shelf is reserved for. The shelf's entry is the kind plus the span id
- * of the object that lies there, or plus 0 if none does. */
+ * of the object there, or plus 0 if there is none. */
 static sw_always_inline uint64_t sw_shelf_kind(uint32_t pages, bool noscan) {
     return (uint64_t)(pages * 2 + (noscan ? 1u : 0u)) << 32;
 }
@@ -84,7 +84,7 @@ static inline void sw_shelf_release(sw_heap *heap, sw_span *span) {
     sw_verify_note(heap, SW_VERIFY_RELEASE);
 }
 
-/* sw_shelf_clear makes free pages of the objects and spans on the shelves of a cache;
+/* sw_shelf_clear turns the objects and spans on the shelves of a cache into free pages;
  * sw_shelf_clear_all does so for every open cache, and for the spans that are kept for the next
  * thread (central.h). */
 void sw_shelf_clear(sw_cache *cache);

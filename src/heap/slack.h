@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requested sizes in tracked heaps: an array for each span has for each slot its slack, the
- * bytes that were not requested. Owners write while walks read, so each access is atomic. */
+/* Requested sizes in tracked heaps: an array per span has the slack of each slot, the bytes that
+ * were not requested. Owners write while walks read, so each access is atomic. */
 #ifndef SW_HEAP_SLACK_H
 #define SW_HEAP_SLACK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking any pointer up (target.h). */
+/* Looks up any pointer (target.h). */
 #include "heap/target.h"
 
 #include "base/fail.h"

@@ -12,7 +12,7 @@
 #include "heap/reclaim.h"
 
 /* Closes the caches of a thread that ends. Another thread may destroy one of their heaps meanwhile:
- * the user can not order that against the exit of a thread, because the exit is no call on the
+ * the user cannot order that against the exit of a thread, because the exit is not a call on the
  * heap. True: there was a cache to close. */
 static bool close_caches(sw_thread *thread) {
     bool closed = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trimming: sw_cache_trim and sw_heap_trim give back everything that is not in use. */
+/* sw_cache_trim and sw_heap_trim return everything that is not in use. */
 #include "heap/central.h"
 #include "heap/checks.h"
 #include "heap/hazard.h"

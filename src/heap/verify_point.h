@@ -45,7 +45,7 @@ void sw_verify_forked(sw_heap *heap);
 static inline void sw_verify_note(sw_heap *heap, sw_verify_event event) {
     if (SW_CHECK >= 3) sw_verify_note_event(heap, event);
 }
-/* From sw_verify_hold to sw_verify_unhold the caller has parts of the heap outside of its
+/* From sw_verify_hold to sw_verify_unhold the caller has parts of the heap outside its
  * structures, and nothing is verified. Pairs nest. */
 static inline void sw_verify_hold(void) {
     if (SW_CHECK >= 3) sw_verify_hold_back(1);

@@ -291,7 +291,7 @@ static void check_caches(sw_audit *a, uint64_t seen[SW_SPAN_STATE_COUNT]) {
         SW_BROKEN(a, "caches: %llu halves of spans have frees announced, %llu are on stacks",
                   (unsigned long long)a->halves, (unsigned long long)halves);
     else if (a->status == SW_OK && shelved != a->shelved)
-        SW_BROKEN(a, "caches: %llu large objects are freed, %llu lie on shelves",
+        SW_BROKEN(a, "caches: %llu large objects are freed, %llu are on shelves",
                   (unsigned long long)a->shelved, (unsigned long long)shelved);
 }
 

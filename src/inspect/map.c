@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap map: spans and runs of free held pages, in the order of their pages, with their uses
- * (docs/design/inspect.md). It is read under the heap's lock and, of a collected heap, the
+ * (docs/design/inspect.md). It is read under the heap's lock and, in a collected heap, the
  * collector's. Public API: spanwise/stats.h. */
 #include "base/fail.h"
 #include "heap/cache.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger of touched bytes (touched.h). A byte counts if its page of the system was written to.
- * In a dry heap the runner records such pages, for a real one mincore reports the resident ones.
+ * In a dry heap the runner records such pages; for a real heap mincore reports the resident ones.
  * For metadata the library computes which pages it has written to, because mincore also reports
  * zero pages that were only read, which take no memory. */
 #include "inspect/touched.h"

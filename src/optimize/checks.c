@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the optimiser's structs, as the headers state them. See base/assert.h. */
+/* The rules of the optimizer's structs, as the headers state them. See base/assert.h. */
 #include "base/assert.h"
 #include "base/bits.h"
 #include "optimize/hull.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the sizes and spans that the optimiser may choose from (choices.h). */
+/* Lists the sizes and spans that the optimizer may choose from (choices.h). */
 #include "optimize/choices.h"
 
 #include <math.h>
@@ -94,9 +94,9 @@ static uint32_t next_size(const sw_optimize_options *o, uint32_t size) {
     return size < o->align ? size + SIZE_UNIT : size + o->align;
 }
 
-/* Lists the sizes that a class may have. A larger slot never costs less than a smaller one. So a size that is not requested needs no class, except the largest, which
- * every table must have. Under a bound on waste, all sizes are listed. Fills the arrays of `c`; if
- * it has none yet, only counts. */
+/* Lists the sizes that a class may have. A larger slot never costs less than a smaller one. So only
+ * requested sizes need a class, and the largest, which every table must have. Under a bound on
+ * waste, all sizes are listed. Fills the arrays of `c`; if it has none yet, only counts. */
 static void list_candidates(sw_choices *c, const sw_optimize_options *o, const double *weights) {
     bool writing = c->candidates != NULL, all = c->waste_percent != 0;
     double sum = weights[0], requested = 0;

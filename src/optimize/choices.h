@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The choices of the optimiser: the sizes that a class may have, the weight of the requests that
+/* The choices of the optimizer: the sizes that a class may have, the weight of the requests that
  * each could serve, and the spans from which its slots may be cut. optimize.c creates and uses
  * them.
  *

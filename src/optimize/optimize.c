@@ -196,7 +196,7 @@ static void run_layers(sw_optimizer *o, workspace *w) {
     }
 }
 
-/* --- an optimiser ----------------------------------------------------------------------------- */
+/* --- an optimizer ----------------------------------------------------------------------------- */
 
 static sw_status fill(sw_optimizer *o, const sw_optimize_options *options, uint32_t waste_percent,
                       const double *weights) {
@@ -231,7 +231,7 @@ sw_status sw_optimizer_create_bounded(const sw_optimize_options *options, uint32
     if (weights == NULL) return sw_fail_null(OP_OPTIMIZE, "weights");
     if (out == NULL) return sw_fail_null(OP_OPTIMIZE, "out");
     sw_optimizer *optimizer = sw_os_map(sizeof *optimizer);
-    if (optimizer == NULL) return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for an optimiser");
+    if (optimizer == NULL) return sw_fail(SW_NOMEM, OP_OPTIMIZE, "no memory for an optimizer");
     sw_handle_begin(&optimizer->mark, SW_HANDLE_OPTIMIZER);
     sw_status status = fill(optimizer, options, waste_percent, weights);
     if (status != SW_OK) {
@@ -254,10 +254,10 @@ void sw_optimizer_destroy(sw_optimizer *optimizer) {
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-/* Returns the largest size below `limit` of which a span holds as many slots as of `size`. Such
- * slots cost the same and also serve sizes that the recording did not request. Go does the same at
- * the end; here the size is a multiple of the alignment and meets the bound on waste. The next
- * smaller class, of `below` bytes, may grow in the same way, which only reduces the waste. */
+/* Returns the largest size below `limit` that fits into a span as often as `size` does. Such slots
+ * cost the same and also serve sizes that the recording did not request. Go does the same at the
+ * end; here the size is a multiple of the alignment and meets the bound on waste. The next smaller
+ * class, of `below` bytes, may grow in the same way, which only reduces the waste. */
 static uint32_t largest_of_equal_cost(const sw_optimizer *o, uint32_t below, uint32_t size,
                                       uint32_t span, uint32_t limit) {
     if (size < o->options.align) return size;

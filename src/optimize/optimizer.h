@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of an optimiser. optimize.c creates it; after that it is constant. */
+/* The record of an optimizer. optimize.c creates it; after that it is constant. */
 #ifndef SW_OPTIMIZE_OPTIMIZER_H
 #define SW_OPTIMIZE_OPTIMIZER_H
 

@@ -34,7 +34,7 @@ bool sw_os_purge(void *p, size_t bytes);
  * than a page fault each. False: refused, or the system has no such call; then page faults make
  * them resident as usual. */
 bool sw_os_populate(void *p, size_t bytes);
-/* huge: asks for transparent huge pages in [p, p+bytes); otherwise for none. False: refused. */
+/* huge: requests transparent huge pages in [p, p+bytes); otherwise none. False: refused. */
 bool sw_os_advise_huge(void *p, size_t bytes, bool huge);
 /* Unmaps a reservation, or a mapping of sw_os_map. False: refused, and it still exists. */
 bool sw_os_release(void *p, size_t bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of the program that may hold pointers, for a conservative collector: stacks and registers
  * of threads, thread-local storage, writable data of modules. All of it is read by
- * sw_os_copy_words, so pages that cannot be read are no error, and memory checkers do not see the
- * reads. Linux on x86-64 and arm64 with glibc; elsewhere sw_os_can_scan returns false. */
+ * sw_os_copy_words, so unreadable pages cause no error, and memory checkers do not see the reads.
+ * Linux on x86-64 and arm64 with glibc; elsewhere sw_os_can_scan returns false. */
 #ifndef SW_OS_SCAN_H
 #define SW_OS_SCAN_H
 
@@ -50,14 +50,14 @@ void sw_os_thread_name(char *name, size_t bytes);
 /* Runs in a signal handler of the thread that is to stop. at: where it was interrupted. */
 typedef void sw_os_halt_fn(const void *at);
 /* Calls fn in threads that get the signal, SIGURG, from sw_os_halt. False: refused; or it is not
- * known whether a thread is inside of this library, because the library is not a module of its own,
- * or the processor is not x86-64. */
+ * known whether a thread is inside this library, because the library is not a separate module, or
+ * the processor is not x86-64. */
 bool sw_os_at_halt(sw_os_halt_fn *fn);
 /* Call it before, with sw_os_data_version: other modules may have other code at an address. */
 void sw_os_halt_modules(uint64_t version);
 /* Sends the signal to a thread of this process, by the system's id. */
 void sw_os_halt(uint64_t thread);
-/* Returns whether the calling thread was interrupted outside of this library, so that it holds none
+/* Returns whether the calling thread was interrupted outside this library, so that it holds none
  * of its locks. False: it may be inside, or on another stack. */
 bool sw_os_halts_outside(const sw_os_context *thread, const void *at);
 

@@ -79,7 +79,7 @@ static bool within_limit(sw_pages *pages, uint32_t page, uint32_t n) {
     return false;
 }
 
-/* Refuses a request because of the limit. The request may have grown the metadata before, so free
+/* Refuses a request because of the limit. The request may already have grown the metadata, so free
  * pages are purged if the heap is above the limit. */
 static sw_status refuse(sw_pages *pages) {
     if (exceeds_limit(pages)) (void)sw_pages_trim(pages);
@@ -153,7 +153,7 @@ bool sw_pages_alloc_held(sw_pages *pages, uint32_t n, uint32_t *page, bool *need
 }
 
 /* Makes the pages [from, from + n) accessible; the page before them is in use. False: some of them
- * are in use or outside of the window, the limit forbids it, or the system refused (then *refused
+ * are in use or outside the window, the limit forbids it, or the system refused (then *refused
  * is true). */
 static bool make_accessible(sw_pages *pages, uint32_t from, uint32_t n, bool *refused) {
     sw_window *window = (sw_window *)sw_pages_window_of(pages, from - 1);

@@ -7,11 +7,11 @@
  *   page map:  a u32 per frame (4 KiB): span id;  0: never an object's; 1: released
  *   spans:     sw_span[id], 64 B each; cold: sw_span_cold[id] next to it
  *
- * All of it is in one place (os.h), of which only the parts in use are mapped: the accessible part
- * of each window, the page map up to the highest window ever used, and the span records ever used.
- * So a limit that the program sets later counts only these. `base`, `page_map` and `spans` never
- * change, while `frames` grows with the page map. A cache has a copy of `frames` that may be out of
- * date; then a free takes the slow path, which updates the copy.
+ * All of it is in one place (os.h); only the parts in use are mapped: the accessible part of each
+ * window, the page map up to the highest window ever used, and the span records ever used. So a
+ * limit that the program sets later counts only these. `base`, `page_map` and `spans` never change,
+ * while `frames` grows with the page map. A cache has a copy of `frames` that may be out of date;
+ * then a free takes the slow path, which updates the copy.
  *
  *   cache's frames <= view.frames = frames whose entries are mapped <= range_frames
  *   every window of the range ends at or below view.frames
@@ -99,7 +99,7 @@ typedef struct sw_space {
     uint32_t free_batches;   /* ids of returned batches, linked through sw_span_cold.next */
     sw_window free_windows[SW_SPACE_FREE_WINDOWS];
     uint32_t free_window_count;
-    sw_window extras[SW_SPACE_EXTRAS]; /* windows outside of the range */
+    sw_window extras[SW_SPACE_EXTRAS]; /* windows outside the range */
     uint32_t extra_count;              /* atomic */
     sw_space_records_fn *records_fn;   /* NULL: no other layer has data for span records */
     /* For a dry space whose heap records writes; the heap's lock protects both. map_touch has the
@@ -152,7 +152,7 @@ static inline sw_space_view sw_space_view_now(const sw_space *space) {
                            .page_map = space->view.page_map,
                            .spans = space->view.spans};
 }
-/* Returns whether objects may be outside of the range. */
+/* Returns whether objects may be outside the range. */
 static inline bool sw_space_has_extras(const sw_space *space) {
     return __atomic_load_n(&space->extra_count, __ATOMIC_ACQUIRE) != 0;
 }
@@ -165,7 +165,7 @@ bool sw_space_follow_records(sw_space *space, sw_space_records_fn *fn);
 uint32_t sw_space_take_spans(sw_space *space);
 void sw_space_return_spans(sw_space *space, uint32_t first);
 
-/* Returns the page-map entry of an address; NULL outside of the mapped frames and of every extra
+/* Returns the page-map entry of an address; NULL outside the mapped frames and of every extra
  * window. Only slow paths call it. */
 const uint32_t *sw_space_entry(const sw_space *space, uintptr_t address);
 

@@ -123,7 +123,7 @@ static sw_cold bool grow_maps(sw_pages *pages, uint32_t end) {
 }
 
 /* Requests huge pages for the n pages of a window from its page `from` on, or withdraws the
- * request. A refusal is no failure. */
+ * request. A refusal is not a failure. */
 static void advise(const sw_pages *pages, const sw_window *window, uint32_t from, uint32_t n,
                    bool huge) {
     if (!pages->huge || pages->space->dry || n == 0) return;

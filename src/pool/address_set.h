@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A set of addresses: an open hash table with linear probing, at most half full (Knuth, The Art of
- * Computer Programming, volume 3, 6.4, algorithm L; removal by algorithm R). A pool that watches
- * puts has its idle items in one, tiered slabs their objects outside of the tiers.
+ * Computer Programming, volume 3, 6.4, algorithm L; removal by algorithm R). It holds the idle
+ * items of a pool that watches puts, or the objects of tiered slabs that are not in a tier.
  *
  * Callers: pool.c, items.c, slabs.c. Design: docs/design/pool.md, "Pools" and "Tiered slabs".
  */

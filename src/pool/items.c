@@ -191,7 +191,7 @@ static sw_always_inline bool give(sw_pool *pool, void *item) {
 static sw_noinline sw_status put_watched(sw_pool *pool, void *item) {
     sw_heap *heap = pool->heap != NULL ? pool->heap : sw_heap_default();
     if (sw_target_usable(heap, item, "pool_put") < pool->item_bytes) {
-        return sw_fail(SW_INVALID, "pool_put", "%p is no object of %llu bytes of the pool's heap",
+        return sw_fail(SW_INVALID, "pool_put", "%p is not an object of %llu bytes in the heap",
                        item, (unsigned long long)pool->item_bytes);
     }
     enter(pool);

@@ -200,13 +200,13 @@ static sw_always_inline sw_slab_tier *find_tier(sw_slabs *slabs, const void *ptr
     return tier;
 }
 
-/* Returns whether this is the sentinel, which has every address outside of the tiers. */
+/* Returns whether this is the sentinel, which has every address outside the tiers. */
 static bool is_last(const sw_slabs *slabs, const sw_slab_tier *tier) {
     return tier == &slabs->tiers[slabs->tier_count];
 }
 
-/* Reports an address that is neither a slot in use nor a heap object in place of one. The heap
- * itself has reported misuse of its own objects, such as a double free. No lock is held. */
+/* Reports an address that is neither a slot in use nor a heap object used as one. The heap itself
+ * has reported misuse of its own objects, such as a double free. No lock is held. */
 static sw_cold void report(const sw_slabs *slabs, const char *op, const void *ptr,
                            const sw_slab_tier *tier, sw_slab_state state) {
     sw_heap *heap = heap_of(slabs);

@@ -61,7 +61,7 @@ void preload_account_unlock(void);
 void preload_account_reset(void);
 /* Returns true once the heap's lock and the account's have both been free; false if one of them
  * stays held for some milliseconds. The last code of a process must not wait for such a lock
- * without a bound: the interrupted thread may hold it, or a thread that does not run any more. */
+ * without a bound: the interrupted thread, or a thread that no longer runs, may hold it. */
 bool preload_locks_are_idle(const sw_heap *heap);
 
 #endif

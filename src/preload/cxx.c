@@ -58,7 +58,7 @@ static sw_always_inline void *new_object(size_t size, unsigned flags) {
     return sw_likely(p != NULL) ? p : retry(size, 0, flags);
 }
 
-/* The new handler is not called for an alignment that is no power of two, because freeing memory
+/* The new handler is not called for an alignment that is not a power of two, because freeing memory
  * would not help. */
 static void *new_aligned(size_t size, size_t align, unsigned flags) {
     void *p = preload_allocate_aligned(size, align, flags);

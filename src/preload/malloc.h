@@ -30,7 +30,8 @@
 
 #define PRELOAD_EXPORT __attribute__((visibility("default")))
 
-/* Flags for a guarded heap beside those of sw_heap_alloc: the object is of new, or of new[]. */
+/* Flags for a guarded heap, in addition to those of sw_heap_alloc: new, or new[], allocated the
+ * object. */
 enum { PRELOAD_NEW = 1 << 2, PRELOAD_NEW_ARRAY = 1 << 3, PRELOAD_HEAP_FLAGS = SW_ZERO };
 
 /* --- slow calls (slow.c) ---------------------------------------------------------------------- */

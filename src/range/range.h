@@ -140,7 +140,7 @@ static inline bool sw_range_refill(sw_range *range, uint64_t offset, uint64_t si
     return true;
 }
 /* Extends the one hole, or the hole that grew last, by a part that touches it and no other hole.
- * False: the part does not touch it, or touches another. The part must lie in the range, and its
+ * False: the part does not touch it, or touches another. The part must be in the range, and its
  * size must not be 0. Callers: those of sw_range_alloc_only. */
 static inline bool sw_range_free_beside(sw_range *range, uint64_t offset, uint64_t size) {
     bool is_only = range->front.only.size != 0;

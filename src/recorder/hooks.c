@@ -3,7 +3,7 @@
  * functions here write the open blocks first and then call the real function. dlopen ignores
  * RTLD_DEEPBIND; dlclose makes the unwinder discard the unwind rules of the unloaded library.
  * munmap and madvise read the resident memory before it shrinks. The recorder does not see an exec
- * inside posix_spawn or system (a child calls it), direct system calls of the program, and fatal
+ * inside posix_spawn or system (a child calls it), direct system calls of the program, or fatal
  * signals; these lose at most the last block of each thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

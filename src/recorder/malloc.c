@@ -128,9 +128,9 @@ static sw_noinline void *pass_alloc(size_t size, size_t align) {
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-/* The exported malloc, calloc, realloc and free leave by a jump (-foptimize-sibling-calls), so the
- * functions that record find the frame of the program's caller. The way of an object that is not in
- * the sample saves no registers. */
+/* The exported malloc, calloc, realloc and free end in tail calls (-foptimize-sibling-calls), so
+ * functions that record find the frame of the program's caller. The path of an object that is not
+ * in the sample saves no registers. */
 static sw_noinline void *record_malloc(size_t size) {
     record_thread *thread = enter();
     if (sw_unlikely(thread == NULL)) {

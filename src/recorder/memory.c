@@ -86,7 +86,7 @@ static uint64_t *chunk_of(uint64_t page) {
                : empty;
 }
 
-/* The bits of one word that lie in [first, last]; `word` counts words from page 0. */
+/* The bits of one word in [first, last]; `word` counts words from page 0. */
 static uint64_t bits_between(uint64_t word, uint64_t first, uint64_t last) {
     uint64_t bits = ~UINT64_C(0);
     if (word == first / 64) bits &= ~UINT64_C(0) << first % 64;

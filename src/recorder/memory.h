@@ -5,7 +5,7 @@
  * sixteenth since the last reading, /proc/self/smaps is read, and the anonymous bytes of each
  * mapping are divided: marked pages are malloc's, and so is the heap of brk; pages of the recorder
  * are its own; the rest was mapped by the program itself or is data of its files. A marked page
- * stays marked until it is unmapped, because a freed page that is resident is still malloc's.
+ * stays marked until it is unmapped, because malloc still holds a freed page that is resident.
  */
 #ifndef SW_RECORDER_MEMORY_H
 #define SW_RECORDER_MEMORY_H

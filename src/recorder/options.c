@@ -73,7 +73,7 @@ static void read_areas(const char *text) {
         memcpy(record_option.areas, text, strlen(text) + 1);
         return;
     }
-    sw_emergency_print("spanwise: record: SPANWISE_RECORD_AREAS is no absolute path; not used\n");
+    sw_emergency_print("spanwise: record: SPANWISE_RECORD_AREAS is not absolute; not used\n");
 }
 
 /* Without a depth, each kind of call site has its default. */

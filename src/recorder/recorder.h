@@ -15,7 +15,7 @@
  *   site.c        return-address chains -> site ids
  *   python.c      frames of CPython -> lines of Python
  *   meta.c        META and MODULES blocks
- *   memory.c      resident memory: what of it came through malloc
+ *   memory.c      resident memory, and how much of it came through malloc
  *   area.c        memory of open blocks, which the process that started the program can read
  *   file.c        the file: blocks, clocks, the END block
  *   descriptor.c  a descriptor in a program that closes and reuses them

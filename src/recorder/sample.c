@@ -80,8 +80,8 @@ static bool insert(uintptr_t address) {
     return place != NULL;
 }
 
-/* The first call of a thread, and of a fork child, finds no seed; it has taken the object's bytes
- * from 0. */
+/* The first call of a thread, and of a fork child, finds no seed; the caller has subtracted the
+ * object's bytes from 0. */
 sw_cold bool record_sample_point(record_thread *thread, const void *p, size_t size) {
     if (thread->random == 0) {
         thread->random = seed_of(thread);

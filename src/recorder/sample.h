@@ -29,8 +29,8 @@ enum {
 /* The live recorded objects. It is in memory that reads as zero in a fork child, whose recording
  * does not have the objects of its parent.
  *   bit b of `used` is set if and only if bucket b has an address;  no address occurs twice.
- * Changed under the lock, read without it: by a free, whose object is in its bucket since before
- * malloc returned it. */
+ * Changed under the lock, but read without it by a free, because the object was in its bucket
+ * before malloc returned it. */
 typedef struct record_samples {
     uint64_t used[1 << (RECORD_BUCKETS_LOG2 - 6)];
     uint64_t buckets[1 << RECORD_BUCKETS_LOG2][RECORD_BUCKET_OBJECTS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state that the files of the recorder share: whether it records, and why not, which process
- * this is, and the clock. This is the lowest file of the recorder: it calls none of the others.
+/* The state that the recorder's files share: whether it records, or why not; which process this is;
+ * and the clock. This is the lowest file of the recorder: it calls none of the others.
  */
 #ifndef SW_RECORDER_STATE_H
 #define SW_RECORDER_STATE_H

@@ -187,9 +187,9 @@ bool record_write_tail(void) {
            done;
 }
 
-/* Waits while another thread is in exec. False: nothing may be written any more. The thread is in
- * its writing phase before and after the call. While it waits, it is in its calling phase, so that
- * the thread in exec may write its block. */
+/* Waits while another thread is in exec. False: nothing more may be written. The thread is in its
+ * writing phase before and after the call. While it waits, it is in its calling phase, so that the
+ * thread in exec may write its block. */
 static bool may_write(record_thread *thread) {
     for (;;) {
         uint32_t special = __atomic_load_n(&record_gate, __ATOMIC_ACQUIRE);

@@ -37,7 +37,7 @@ typedef struct record_thread {
     uint64_t random;                /* state of the generator that draws it; 0: not begun */
     uint64_t unmarked;  /* bytes allocated since the last large object; below RECORD_LARGE_BYTES */
     uint64_t unread;    /* bytes allocated since this thread last looked at the RSS */
-    uint64_t uncounted; /* slots of the open block that are no calls: the second one of a
+    uint64_t uncounted; /* slots of the open block that are not calls: the second one of a
                          * reallocation, the end of a thread */
     uint64_t dropped;   /* calls not recorded */
     uint64_t nested;    /* calls inside a call, by the allocator itself or a signal handler */
@@ -99,7 +99,7 @@ void record_threads_read_memory(bool last);
 void record_thread_allocated(record_thread *thread, const void *p, size_t size);
 /* Writes CLOCK and END at the end of the file, with the counts of all threads and children. If they
  * cannot be written, stores the content of END in the area file. False: neither was possible, and
- * errno is that of END. */
+ * errno is from END. */
 bool record_write_tail(void);
 
 /* Returns whether the recorder itself called malloc; then the scratch memory serves the call. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of a runner, which runner.c makes and runs, and the samples of sample.c. */
+/* The record of a runner (runner.c), and its samples (sample.c). */
 #ifndef SW_RUN_RUNNER_H
 #define SW_RUN_RUNNER_H
 

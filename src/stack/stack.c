@@ -108,7 +108,7 @@ void *sw_stack_at(const sw_stack *stack, uint64_t depth) {
 
 static sw_status check_mark(const sw_stack *stack, uint64_t mark, const char *op) {
     if (mark % SW_STACK_ALIGN != 0)
-        return sw_fail(SW_INVALID, op, "mark %" PRIu64 ": it is no multiple of %d", mark,
+        return sw_fail(SW_INVALID, op, "mark %" PRIu64 ": it is not a multiple of %d", mark,
                        SW_STACK_ALIGN);
     if (mark > sw_stack_used(stack))
         return sw_fail(SW_STATE, op,
@@ -146,7 +146,7 @@ sw_status sw_stack_return(sw_stack *stack, uint64_t mark, const void *result) {
     uint64_t depth;
     if (sw_stack_find(stack, (uintptr_t)result, &depth) && depth >= mark)
         return sw_fail(SW_ESCAPE, op,
-                       "the result %p lies at depth %" PRIu64 ", above mark %" PRIu64
+                       "the result %p is at depth %" PRIu64 ", above mark %" PRIu64
                        ": copy it out first",
                        result, depth, mark);
     return release(stack, mark, op);

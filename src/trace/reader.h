@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of a reader, for other layers (simulator, optimize) too. */
+/* The record of a reader; other layers (simulator, optimize) use it too. */
 #ifndef SW_TRACE_READER_H
 #define SW_TRACE_READER_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* When the recorded malloc keeps most memory that is not requested. The recorder's rss_series has the
- * resident bytes over time. In the middle of 32 equal parts of the run, requested bytes and the pages
- * of live objects are counted while the recording is put in order. The second most waste of these is
- * written: it lasts for about a sixteenth of the run. A moment does not count if more than a 64th of
- * the requested bytes is freed until the next one, because the program is then about to end, or uses
- * the memory again soon.
+/* The moment at which the recorded malloc keeps the most memory that is not requested. The
+ * recorder's rss_series has the resident bytes over time. In the middle of 32 equal parts of the
+ * run, requested bytes and the pages of live objects are counted while the recording is put in
+ * order. The moment with the second most waste is written, because such waste lasts for about a
+ * sixteenth of the run. A moment does not count if more than a 64th of the requested bytes is freed
+ * until the next one, because the program is then about to end, or uses the memory again soon.
  */
 #ifndef SW_TRACE_RETAINED_H
 #define SW_TRACE_RETAINED_H
@@ -40,8 +40,8 @@ void swt_retained_free(swt_retained *retained);
 static inline uint64_t swt_retained_next_ns(const swt_retained *retained) {
     return retained->next < retained->count ? retained->points[retained->next].ns : UINT64_MAX;
 }
-/* Adds operations, of which only the last may come after the next point; `addresses` are those of
- * the objects that are live after them. False: no memory. */
+/* Adds operations; only the last may come after the next point. `addresses` has the objects that
+ * are live after them. False: no memory. */
 bool swt_retained_add(swt_retained *retained, const sw_op *ops, size_t count,
                       const swt_addresses *addresses);
 /* Counts the points after the last operation. False: no memory. */

@@ -45,7 +45,7 @@ static bool read_area(salvage *s, uint64_t index) {
            fread(s->area, 1, s->area_bytes, s->areas) == s->area_bytes;
 }
 
-/* Returns whether a head is that of an area of call sites whose length fits the file. */
+/* Returns whether a head belongs to an area of call sites whose length fits the file. */
 static bool plausible(const struct swt_area *head, uint64_t file_bytes) {
     return head->magic == SWT_AREA_MAGIC && head->kind == SWT_AREA_SITES &&
            head->area_bytes >= swt_area_bytes(1) && head->area_bytes <= SWT_AREA_BYTES_MAX &&

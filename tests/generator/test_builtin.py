@@ -141,7 +141,7 @@ def test_check_names_a_tampered_file(
     assert capsys.readouterr().err == expected
     (tree / name).unlink()
     assert cli.main(["--check", "--root", str(tree)]) == 1
-    assert f"{name}: can not be read (No such file or directory)" in capsys.readouterr().err
+    assert f"{name}: cannot be read (No such file or directory)" in capsys.readouterr().err
     assert cli.main(["--write", "--root", str(tree)]) == 0
     assert cli.main(["--check", "--root", str(tree)]) == 0
 

@@ -73,7 +73,7 @@ def test_a_tail_may_be_as_long_as_the_limit(limit: tuple[int, int], holds: bool)
 def test_classes_of_16_bytes_are_multiples_of_16() -> None:
     assert C16.parameters is not None
     classes = (SizeClass(8, 1), SizeClass(24, 1), SizeClass(LARGEST, 4))
-    with pytest.raises(ProofError, match="a class above 8 is no multiple of 16"):
+    with pytest.raises(ProofError, match="a class above 8 is not a multiple of 16"):
         model._prove_tails(Table("c16", 8192, classes, C16.parameters))
 
 

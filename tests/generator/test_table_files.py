@@ -181,11 +181,11 @@ def test_first_pages_are_read_and_written(tmp_path: Path) -> None:
 def test_unreadable_table_files(tmp_path: Path) -> None:
     missing = tmp_path / "none.json"
     result = run_script("--table", str(missing))
-    reason = "can not be read (No such file or directory); give go, c16 or a table file"
+    reason = "cannot be read (No such file or directory); give go, c16 or a table file"
     assert (result.returncode, result.stderr) == (2, f"sizeclasses: {missing}: {reason}\n")
     (tmp_path / "dir.json").mkdir()
     result = run_script("--table", str(tmp_path / "dir.json"))
-    assert "can not be read (Is a directory)" in result.stderr
+    assert "cannot be read (Is a directory)" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_unwritable_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     blocked.write_text("")
     assert cli.main(["-o", str(blocked)]) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"sizeclasses: {blocked}/table_go.c: can not be written (")
+    assert error.startswith(f"sizeclasses: {blocked}/table_go.c: cannot be written (")
     assert error.endswith("); choose another directory\n")
     full = tmp_path / "full"
     full.mkdir()

@@ -86,7 +86,7 @@ def test_json_to_a_file(tmp_path: Path) -> None:
 
 def test_children() -> None:
     words = ["--", "sh", "-c", "ls / >/dev/null; ls / >/dev/null; true"]
-    assert "2 children with ledgers of their own (--children shows them)" in command(*words).stderr
+    assert "2 children with their own ledgers (--children shows them)" in command(*words).stderr
     assert "ledger of 3 processes under c16" in command("--children", *words).stderr
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimiser against brute force over every set of classes and every span, on random small
+/* The optimizer against brute force over every set of classes and every span, on random small
  * cases; profiles against a plain count, and by hand at the border between sizes with their own
  * entry and larger ones; messages. */
 #include <math.h>

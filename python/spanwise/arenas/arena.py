@@ -184,8 +184,8 @@ class Arena(SharedChunks, Owner):
         """Create an empty arena.
 
         Args:
-            mode: "auto" takes objects from the heap if a chunk is refused, "force" raises then;
-                "off": each is malloc's, for memory checkers; "default": as SPANWISE_ARENA says.
+            mode: if a chunk is refused, "auto" takes objects from the heap and "force" raises;
+                "off" uses malloc for each, for memory checkers; "default": see SPANWISE_ARENA.
             chunk_bytes: size of a chunk, a power of two from 4096 to 2^30.
             limit_bytes: limit of the bytes of all chunks; None: no limit. Objects above a
                 quarter of a chunk may be objects of the heap, which do not count.

@@ -92,7 +92,7 @@ class TrackerTotals(Result):
 
     @property
     def difference(self) -> str:
-        """The difference in words; "" if the sources agree."""
+        """Text that describes the difference; "" if the sources agree."""
         if self.agree:
             return ""
         arenas = self.arenas - self.tracked_arenas

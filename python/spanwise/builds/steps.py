@@ -126,7 +126,7 @@ def run_steps(steps: Sequence[Step], jobs: int) -> list[str]:
 
 
 class _Running:
-    """A program in a process group of its own, so that its children end with it."""
+    """A program in its own process group, so that its children end with it."""
 
     def __init__(self, step: Step) -> None:
         words = [str(word) for word in step.words]

@@ -408,7 +408,7 @@ class Cycles(HandleOwner):
             return as_events(f"heap {self.id}", self._events, self._lost_events, self._now_ns())
 
     def ledger(self, *, resident: bool = False) -> Ledger:
-        """Return the ledger: where the heap's bytes are; `resident`: as of `Heap.ledger`.
+        """Return the ledger: where the heap's bytes are; `resident`: as in `Heap.ledger`.
 
         Objects that the sweep of the running cycle will reclaim count as live; `pending_bytes` and
         `unswept_bytes` are their bytes.

@@ -182,7 +182,7 @@ class GcHandle:
         self.thread.calls = 1
 
     def block_new(self) -> None:
-        """After the current call, note that a call has made the thread join by itself, if so.
+        """After the current call, note whether the thread joined automatically.
 
         `sw_gc_new` does that while threads of another language have joined.
         """

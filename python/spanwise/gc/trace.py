@@ -257,7 +257,7 @@ def parse_gctrace(lines: Iterable[str], source: str = "gctrace") -> GcTrace:
 def read_gctrace(path: str | os.PathLike[str], progress: Progress = None) -> GcTrace:
     """Parse the gctrace lines of a file, such as the stderr of a program.
 
-    `progress` is as of `Recording.ledger`; the steps are lines.
+    `progress` is as in `Recording.ledger`; the steps are lines.
 
     Raises:
         OSError: the file cannot be read.

@@ -87,9 +87,9 @@ class Block(Slot):
     Dropping the last reference does not free a block, as with C's malloc. Any thread may free it.
     `np.asarray(block)`, `view()` and, from Python 3.12, `memoryview(block)` return its bytes
     without a copy. While such a view, or an array derived from one, is alive, freeing the block or
-    closing its heap raises BlockBusyError (a BufferError). In free-threaded Python, a view that is
-    dropped by another thread than its creator stays alive until the creator runs Python code again,
-    or ends.
+    closing its heap raises BlockBusyError (a BufferError). In free-threaded Python, a view that a
+    thread other than its creator drops stays alive until the creator runs Python code again, or
+    ends.
     """
 
     __slots__ = ("_handle", "_scan")
@@ -128,7 +128,7 @@ class Block(Slot):
                 return
             if self._handle.table.round_up(max(wanted, 1)) != self._usable:
                 self._claim.give_back()
-                raise InvalidError(f"{self!r}: {wanted} B are of another class", "SIZE_MISMATCH")
+                raise InvalidError(f"{self!r}: {wanted} B belong to another class", "SIZE_MISMATCH")
             lib.sw_heap_free_sized(heap, p, wanted)
 
     def realloc(self, size: SupportsIndex, *, zero: bool = False) -> None:
@@ -206,7 +206,7 @@ Request: TypeAlias = tuple[int, int | None, int]
 
 
 def request_of(size: SupportsIndex, zero: bool, align: SupportsIndex | None, scan: bool) -> Request:
-    """Check the arguments of `Heap.alloc`; outside of the heap, because they may close it."""
+    """Check the arguments of `Heap.alloc` before the heap is entered: they may close it."""
     wanted = _lib.as_index(size, "size")
     flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
     return wanted, None if align is None else _lib.as_index(align, "align"), flags

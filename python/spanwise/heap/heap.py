@@ -31,7 +31,7 @@ class HeapStats(Result):
     Attributes:
         held_bytes: committed pages and metadata.
         live_objects: allocated objects.
-        large_objects: live objects on pages of their own.
+        large_objects: live objects on their own pages.
         requested_bytes: requested sizes of live objects (slot bytes if the heap is not tracked).
         spans: spans of slots.
         caches: thread caches.

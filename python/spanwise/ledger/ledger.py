@@ -62,7 +62,7 @@ class Ledger(Result, Value, Tabular):
             `resident_bytes`. In a live heap free slots that were never allocated count, too, once
             a class has filled four spans: its next ones are made resident whole. None: unknown.
         events: operations up to this moment, without ends of threads.
-        live_objects: live objects; large_objects of them have pages of their own.
+        live_objects: live objects; large_objects of them have their own pages.
         spans: spans of slots.
         largest_hole_bytes: longest run of free held pages; free_runs is the number of runs.
         returned_bytes: returned to the system so far.
@@ -78,12 +78,10 @@ class Ledger(Result, Value, Tabular):
         table: name of the size-class table.
         at: the moment: "peak", "peak-resident" (under this table, or "peak-resident under go"),
             "end", "now" or a time.
-        time_ns: time of the recording at that moment.
-        source: name of the program or recording, e.g. a file name.
-        tracked: whether requested sizes are known.
-        stats: counts of the whole run; None: nothing was run.
-        parts: the ledgers of which this one is the sum.
-        remark: a caveat that is printed with the ledger; usually empty.
+        time_ns: time of the recording at that moment. source: name of the program or recording,
+        e.g. a file name. tracked: whether requested sizes are known. stats: counts of the whole
+        run; None: nothing was run. parts: the ledgers that this one sums. remark: a caveat that is
+        printed with the ledger; usually empty.
     """
 
     requested_bytes: int
@@ -136,12 +134,12 @@ class Ledger(Result, Value, Tabular):
 
     @property
     def peak_held_bytes(self) -> int | None:
-        """Most that was held at once in the whole run, as `peak_resident_bytes`."""
+        """The most bytes held at once in the whole run; see `peak_resident_bytes`."""
         return self._peak("peak_held_bytes")
 
     @property
     def peak_requested_bytes(self) -> int | None:
-        """Most that was requested at once in the whole run, as `peak_resident_bytes`."""
+        """The most bytes requested at once in the whole run; see `peak_resident_bytes`."""
         return self._peak("peak_requested_bytes")
 
     def _peak(self, name: str) -> int | None:

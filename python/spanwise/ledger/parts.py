@@ -37,7 +37,7 @@ bytes, to their maximum; and the end."""
 
 
 def peak_resident_under(table: str) -> str:
-    """The name of the moment at which most bytes are resident under another table."""
+    """The name of the moment at which the most bytes are resident under another table."""
     return f"{PEAK_RESIDENT} under {table}"
 
 

@@ -327,7 +327,7 @@ def create_many(
         table: size classes of the heap.
 
     Raises:
-        InvalidError: a number is not within these limits, or a pointer is outside of the object.
+        InvalidError: a number is not within these limits, or a pointer is outside the object.
         OutOfMemoryError: no memory.
     """
     if made not in MADE:

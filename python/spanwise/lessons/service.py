@@ -150,7 +150,7 @@ def serve(
     if strategy not in STRATEGIES:
         raise InvalidError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")
     if rate is not None and not 0 < rate < float("inf"):
-        raise InvalidError(f"rate {rate!r}: give messages a second, above 0, or None")
+        raise InvalidError(f"rate {rate!r}: give messages per second, above 0, or None")
     load, most = ffi.new("sw_service_load *"), (1 << 32) - 1
     load.strategy = STRATEGIES.index(strategy)
     load.connections = _lib.as_index(connections, "connections", 1 << 20)

@@ -67,7 +67,7 @@ class BenchFit(Result):
         program: its name.
         table: the fitted table; the stock table if the first input failed.
         holds: whether it beats the stock table; if not, nothing is built.
-        verdict: of the optimiser, or how the first input failed.
+        verdict: of the optimizer, or how the first input failed.
         folder: of the build; None: there is none.
         why_not: why there is no build; "" if there is one.
         predicted: peak resident bytes of a simulated heap under the stock table and under this one,
@@ -110,7 +110,7 @@ def fit_cases(
     Args:
         cases: programs with their inputs; the table is fitted to a program's first input.
         folder: for recordings (`PROGRAM/N.swt`) and builds (`PROGRAM/build`); it is created.
-        progress: as of `Recording.ledger`; the steps are programs.
+        progress: as in `Recording.ledger`; the steps are programs.
         rules: arguments of `optimize`.
 
     Returns:
@@ -252,7 +252,7 @@ def bench(
         ignore_output: accept a stdout that differs from that of the plain run of the same round,
             for programs that print times or addresses. By default such a run is a failed row.
         output: JSON lines file for the rows, written as they finish; an earlier one is replaced.
-        progress: as of `Recording.ledger`; the steps are runs.
+        progress: as in `Recording.ledger`; the steps are runs.
 
     Returns:
         The runs, by case, allocator and round.
@@ -296,7 +296,7 @@ def bench(
 
 
 def _own_allocators(cases: Sequence[BenchCase]) -> list[str]:
-    """Say which programs bring an allocator of their own, which the plain runs use."""
+    """Say which programs bring their own allocator, which the plain runs use."""
     found = {case.program: own_allocator(case.argv[0]) for case in cases}
     return [f"{program} in plain runs: {own}" for program, own in found.items() if own]
 

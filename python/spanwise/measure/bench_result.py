@@ -57,7 +57,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
 
     A row is one run: program, input, case_hash, allocator, library_sha256, round; rss_bytes (peak
     of the largest process), anonymous_bytes (its anonymous part, sampled), held_bytes (peak of our
-    heap), outside_bytes (resident outside of our heap at the end), predicted_bytes (peak resident
+    heap), outside_bytes (resident outside our heap at the end), predicted_bytes (peak resident
     bytes of the simulated heap), cpu_ns, elapsed_ns, page_faults; output_sha256 (of stdout),
     worker (host and process), error (a line of text in a failed row). Unknown values are None.
 
@@ -168,7 +168,7 @@ class BenchResult(Sequence[BenchRow], Result, Tabular):
         return next(iter(values.values()), float("nan"))
 
     def _predicted_rss(self, program: str, input: str, allocator: str) -> float:
-        """Return the predicted heap plus the bytes outside of it under the installed malloc."""
+        """Return the predicted heap plus the bytes outside it under the installed malloc."""
         outside = self.values(program, input, SPANWISE, "outside_bytes").values()
         if not outside:
             return float("nan")

@@ -105,7 +105,7 @@ class Replay(Result, Value, Tabular):
         source: name of the recording.
         allocator: its label.
         ops: operations of a replay.
-        threads: recorded threads, each with a thread of its own.
+        threads: recorded threads, each replayed by its own thread.
         crossings: operations on an object that another thread used before.
         peak_requested_bytes: peak of the live requested bytes.
         ideal_bytes: peak resident bytes of an ideal one-thread allocator.

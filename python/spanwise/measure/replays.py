@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay recordings with real memory, in a process of their own (docs/design/replay.md).
+"""Replay recordings with real memory, in separate processes (docs/design/replay.md).
 
 `spanwise-replay` (src/replay/) reads the operations from an anonymous file.
 """
@@ -86,7 +86,7 @@ def allocator_named(
     """Return the allocator of a name, a table or a build."""
     if name != "spanwise" and (table is not None or lib is not None):
         option = "table" if table is not None else "lib"
-        raise errors.InvalidError(f"{name}: has tables of its own; {option} is for spanwise only")
+        raise errors.InvalidError(f"{name}: has its own tables; {option} is for spanwise only")
     if table is not None and lib is not None:
         raise errors.InvalidError("table and lib: give one of them; a build has its own table")
     if table is not None:
@@ -260,7 +260,7 @@ def replay(
     drain: Sequence[float] = DRAIN_SECONDS,
     progress: Progress = None,
 ) -> Replay:
-    """Replay a recording with real memory, in a process of its own.
+    """Replay a recording with real memory, in its own process.
 
     Each recorded thread becomes a thread, and operations on one object keep their order.
 
@@ -275,7 +275,7 @@ def replay(
         repeat: number of replays, each in a fresh process.
         samples: approximate number of readings of resident memory; 1 to 4000.
         drain: times of further readings, seconds after everything was freed, ascending.
-        progress: as of `Recording.ledger`.
+        progress: as in `Recording.ledger`.
 
     Raises:
         InvalidError: for an argument that is not allowed, or a recording without operations.
@@ -472,10 +472,10 @@ def check_ledger(
         table: size classes, or a table's name.
         at: "peak" or "end".
         touch: write the ends of each object.
-        progress: as of `Recording.ledger`.
+        progress: as in `Recording.ledger`.
 
     Raises:
-        InvalidError: for another `at`, or a recording without operations. Others as of `replay`.
+        InvalidError: for another `at`, or a recording without operations. Others as in `replay`.
     """
     source = as_recording(recording)
     made = as_table(table)

@@ -298,7 +298,7 @@ def run(
 def heap_variables(
     options: HeapOptions, *, tracked: bool = True, huge_pages: bool = False
 ) -> dict[str, str]:
-    """Return a heap's SPANWISE_ variables without defaults; arguments and errors as of `run`."""
+    """Return a heap's SPANWISE_ variables without defaults; arguments and errors as in `run`."""
     check_real(options)
     variables = {"SPANWISE_TRACKED": str(int(tracked))}
     if options.placement != "lifo":
@@ -319,7 +319,7 @@ def _decay_text(decay_ms: float) -> str:
 
 
 def find_preload(lib: str | os.PathLike[str] | None, table: str | None) -> Path:
-    """Return the preloaded malloc, built or installed; arguments and errors as of `run`."""
+    """Return the preloaded malloc, built or installed; arguments and errors as in `run`."""
     if lib is None:
         if table not in (None, PRELOAD_TABLE):
             raise errors.InvalidError(

@@ -29,7 +29,7 @@ OTHER_MOMENT = "other moment"
 """The part of a saving that is no cause: the found table has its peak at another moment."""
 
 PARTIAL_SPANS, OUTSIDE_HEAP = "partial spans", "outside the heap"
-"""Causes of memory that no table removes: partial spans by lifetime, memory outside of the heap."""
+"""Causes of memory that no table removes: partial spans by lifetime, memory outside the heap."""
 
 CAUSES = ("classes", "span lengths", PARTIAL_SPANS, "caches", "metadata", "rest")
 """The causes of a saving."""
@@ -42,7 +42,7 @@ class Evaluation(Result, Value, Tabular):
     Attributes:
         name: of the recording or recordings.
         comparison: the ledgers under the stock tables, the given ones and the proposal, all at one
-            moment: when most is resident under the stock table, or under the one that was asked
+            moment: the peak resident under the stock table, or under the one that was asked
             for.
         resident_bytes: the peak resident bytes by table, the families included.
         found: name of the table that competes with the stock tables.
@@ -90,8 +90,8 @@ class Evaluation(Result, Value, Tabular):
         Each cause is a difference between the two ledgers of resident bytes at one moment: classes
         (round-up), span lengths (tails, and the free slots that a class has however its objects are
         placed), partial spans by lifetime (the other free slots), caches, metadata, and the rest
-        (large objects, free pages). What the peaks, each at its own moment, differ from those
-        ledgers is the other moment.
+        (large objects, free pages). The difference between those ledgers and the peaks, each at its
+        own moment, is the other moment.
         """
         stock, found = resident_by_cause(self.stock_ledger), resident_by_cause(self.found_ledger)
         causes = {cause: stock[cause] - found[cause] for cause in CAUSES}
@@ -100,7 +100,7 @@ class Evaluation(Result, Value, Tabular):
     def left(self) -> dict[str, int | None]:
         """Return the resident bytes under the found table that no size class removes.
 
-        These are partial spans by lifetime, and the memory outside of the heap. A simulation does
+        These are partial spans by lifetime, and the memory outside the heap. A simulation does
         not know the latter, so it is None; `spanwise bench` measures it.
         """
         partial = resident_by_cause(self.found_ledger)[PARTIAL_SPANS]

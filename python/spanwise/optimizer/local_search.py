@@ -337,7 +337,7 @@ class Neighbourhood:
         return (size, pages, pages)
 
     def _adds(self, specs: Specs) -> Iterator[Specs]:
-        """Add a class where it saves most round-up, with the span of the class above or its own."""
+        """Add a class where it saves the most round-up, with its own span or the next one's."""
         low = 0
         for i, (size, pages, first) in enumerate(specs):
             for split in self._splits(low, size):
@@ -348,7 +348,7 @@ class Neighbourhood:
             low = size
 
     def _splits(self, low: int, high: int) -> list[int]:
-        """Return the sizes between two classes where a class saves most round-up."""
+        """Return the sizes between two classes where a class saves the most round-up."""
         begin = int(np.searchsorted(self._sizes, low, "right"))
         end = int(np.searchsorted(self._sizes, high))
         sizes = self._sizes[begin:end]

@@ -156,7 +156,7 @@ class OptimizeResult(Result, Tabular):
             counts: numbers of classes; that of the rules is added.
             caches: numbers of caches, 0 for one per recorded thread.
             scales: factors on the length of spans.
-            progress: as of `spanwise.optimize`.
+            progress: as in `spanwise.optimize`.
         """
         tables = self._fit.tables({*counts, self.rules.classes}, scales)
         recordings = self._fit.recordings

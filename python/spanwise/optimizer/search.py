@@ -113,9 +113,9 @@ def optimize(
             search each. 0: none. None: with "resident" and several recordings of one program,
             none held out and unweighted, 5-fold cross-validation with short searches; else none.
         name: of the proposed table; None: best-N-objective.
-        moment: the ledgers of the evaluation are taken when most is resident under this table;
+        moment: the ledgers of the evaluation are taken at the peak resident under this table;
             None: under the stock table.
-        progress: as of `Recording.ledger`; the steps are simulated operations.
+        progress: as in `Recording.ledger`; the steps are simulated operations.
 
     Returns:
         The found table and its evaluation. `holds` is whether it is worth using; `verdict()` gives

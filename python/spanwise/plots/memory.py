@@ -244,7 +244,7 @@ def waste_by_class(one: Ledger, ax: Axes | None = None, *, classes: int = 12) ->
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"held beyond requested, {unit}; and the share of all waste")
     ax.set_ylabel("slots of the class")
-    rest = f"; the {len(shown)} of {wasting} with most" if len(shown) < wasting else ""
+    rest = f"; the {len(shown)} of {wasting} with the most" if len(shown) < wasting else ""
     ax.set_title(
         f"{one.source or 'heap'} at {one.at}, table {one.table}:\n"
         f"classes have {_format.size(int(total.sum()))} of {_format.size(one.waste_bytes)}"

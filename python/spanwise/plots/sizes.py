@@ -333,7 +333,7 @@ _GROUPS = {
 def span_pinning(found: SpanPinning, ax: Axes | None = None) -> Axes:
     """Draw two bars per group: bytes that would be free without it, and free bytes that it pins.
 
-    The twelve groups that pin most are drawn; sizes, ages and lifetimes in ascending order.
+    The twelve groups that pin the most are drawn; sizes, ages and lifetimes in ascending order.
 
     `found`: from `Recording.span_pinning`.
 

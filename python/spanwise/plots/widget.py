@@ -197,7 +197,7 @@ def map_widget(
     of more than 65,536 pages has several pages per cell.
 
     Args:
-        maps: of `Recording.maps`; or several, by the names of tables, of which one is chosen:
+        maps: from `Recording.maps`; or maps by name of table, with a menu to choose one:
             `{table: recording.maps(table) for table in ("go", "c16")}`.
         by: as in `heap_map`.
 

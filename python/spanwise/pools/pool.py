@@ -101,7 +101,7 @@ class Pool(HeapUser):
             order: "lifo" reuses the block put back last, "fifo" the one put back first.
             zero: clear blocks when they are put back, and zero new ones.
             aged: keep two generations, see `age`. Only with order "lifo".
-            thread_slots: each thread also keeps one idle block of its own.
+            thread_slots: each thread also keeps one idle block.
             construct: called with each new block, but not with a reused one. If it raises, the
                 block is freed.
 
@@ -170,7 +170,7 @@ class Pool(HeapUser):
         """
         _lib.check_type(block, Block, "block")
         if block._handle is not self._handle:
-            raise InvalidError(f"{block!r} belongs to another heap than pool {self._handle.id}")
+            raise InvalidError(f"{block!r} does not belong to the heap of pool {self._handle.id}")
         with self._lock:
             c_pool = self._open()
             if block.size_bytes != self._bytes:

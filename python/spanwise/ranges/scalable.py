@@ -388,7 +388,7 @@ class RecyclableMemory(Memory):
         check_type(block, ScalableBlock, "block")
         with self._lock:
             if block._allocator is not self._source:
-                raise InvalidError(f"{block!r} belongs to another allocator than {self!r}")
+                raise InvalidError(f"{block!r} does not belong to the allocator of {self!r}")
             piece = block._hand_over()
             self._owned[piece.address] = piece
             self.push(piece.export(self._block_views))

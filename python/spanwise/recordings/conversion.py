@@ -331,7 +331,7 @@ def convert(
         unpacked_max: size limit of the decompressed file, bytes; None: 64 times its size, at
             least 64 MiB.
         force: replace the output if it exists.
-        progress: as of `Recording.ledger`; the steps are operations, whose number is not
+        progress: as in `Recording.ledger`; the steps are operations, whose number is not
             known in advance.
 
     Returns:

@@ -80,13 +80,13 @@ class ElfFile:
     def __init__(self, path: str | Path, *, sections: bool = True) -> None:
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait
-                raise ElfError("no regular file")
+                raise ElfError("not a regular file")
             with Path(path).open("rb") as file:
                 self._raw = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:
             raise ElfError("an empty file") from None
         if self._raw[:6] != b"\x7fELF\x02\x01":
-            raise ElfError("no ELF file of 64 bits")
+            raise ElfError("not a 64-bit ELF file")
         try:
             self._sections = self._read_sections() if sections else []
         except READING_ERRORS as error:

@@ -406,5 +406,5 @@ class _HeaptrackHistory(CallHistory):
 
     def _pair(self, pair: int) -> int:
         if pair >= len(self._sizes):
-            raise ValueError(f"pair {pair:x} is not defined before")
+            raise ValueError(f"pair {pair:x} is not defined yet")
         return pair

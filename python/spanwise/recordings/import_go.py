@@ -451,7 +451,7 @@ class _GoHistory:
             raise ValueError(f"a span of {pages} pages with class {number} is impossible")
         size = (self._slots[number] or checked_size(pages * self.units.page)) if objects else 0
         if objects and size == 0:
-            raise ValueError("a span of no page is impossible")
+            raise ValueError("a span without pages is impossible")
         # A large object is on the first page, and stacks have no objects, so one page is enough.
         mine = range(first, first + (pages if objects and number else 1))
         taken = any(page in self._spans for page in mine)

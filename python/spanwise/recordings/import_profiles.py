@@ -76,7 +76,7 @@ def heap_text_snapshot(content: bytes, name: str, value: str) -> Snapshot:
     head = lines.readline()
     if head.startswith(_JAVA):
         raise UnsupportedError(
-            f"{name}: is a heap profile of Java as text; make it a profile.proto:"
+            f"{name}: is a Java heap profile as text; convert it to profile.proto:"
             f" go tool pprof -proto -output=heap.pb.gz {name}"
         )
     profile = _TextProfile(name, value)
@@ -122,7 +122,7 @@ class _TextProfile:
         self.total = in_use[0]
         if self.value == "alloc" and self.kind not in _COUNT_ALLOCS and allocated == in_use:
             raise InvalidError(
-                f"{self.name}: counts only what is in use, also in brackets; give no --value alloc"
+                f"{self.name}: counts only what is in use, also in brackets; omit --value alloc"
             )
 
     def read_samples(self, lines: io.BytesIO) -> None:
@@ -246,7 +246,7 @@ class _Frames:
         self._find = finder(one for one in modules if _ALLOCATOR.fullmatch(one.path))
 
     def below_allocator(self, stack: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        """Return the stack from its innermost frame outside of the allocator on."""
+        """Return the stack from its innermost frame outside the allocator on."""
         for i, frame in enumerate(stack):
             if isinstance(frame, Call) or self._find(frame) is None:
                 return stack[i:]

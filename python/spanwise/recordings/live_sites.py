@@ -41,8 +41,8 @@ class LiveSite(Result):
         roundup_bytes: round-up in slots, or rounding to whole pages.
         kept_free_bytes: their share of the free slots and tails of their spans.
         resident_bytes: their share of the resident bytes of these spans, divided like free bytes.
-        frames: as of `Site`.
-        names: as of `Site`, and so are full_names and through.
+        frames: as in `Site`.
+        names: as in `Site`, and so are full_names and through.
     """
 
     id: int

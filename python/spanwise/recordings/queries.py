@@ -86,7 +86,7 @@ class RecordingQueries:
     def _only(self, what: str) -> Recording:
         """Return the only recording, for queries that a set of several cannot answer."""
         if len(self._each()) != 1:
-            raise errors.InvalidError(f"{what} is that of one recording; ask one of the set")
+            raise errors.InvalidError(f"{what} is for one recording; use one of the set")
         return self._each()[0]
 
     def _about_ops(self) -> int:
@@ -227,7 +227,7 @@ class RecordingQueries:
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> Comparison:
-        """Compare the ledgers under several tables at one moment; arguments as of `ledger`.
+        """Compare the ledgers under several tables at one moment; arguments as in `ledger`.
 
         "peak-resident" is the moment under the first table. `peak_resident_bytes` of each ledger,
         which ranks it, is at the moment of its own table.
@@ -297,7 +297,7 @@ class RecordingQueries:
             detail: "sums"; "parts": the whole ledger at each moment, with the resident bytes of
                 each part; "classes": the same for each class that has spans at that moment.
             options: of the heap; decay_ms uses the recording's clock.
-            progress: as of `ledger`.
+            progress: as in `ledger`.
 
         Returns:
             Rows with the columns op, time_ns, requested_bytes, live_objects,
@@ -438,7 +438,7 @@ class RecordingQueries:
             runs: a result of `spanwise.bench` for the recorded command; the allocator under which
                 real runs need least becomes advice, in place of the simulated comparison.
             options: of the simulated heap.
-            progress: as of `ledger`.
+            progress: as in `ledger`.
         """
         from spanwise.report.advice import advise  # noqa: PLC0415  reports know models
 
@@ -466,9 +466,9 @@ class RecordingQueries:
             path: of the page, which is written atomically and replaced.
             table: size classes, or a table's name.
             holdout: recordings to evaluate the table that is fitted to this one.
-            hide_frames: as of `LiveSites.named`.
+            hide_frames: as in `LiveSites.named`.
             options: of the heap; decay_ms uses the recording's clock.
-            progress: as of `ledger`; the steps are passes over the recording.
+            progress: as in `ledger`; the steps are passes over the recording.
 
         Returns:
             The sentence at the top of the page.
@@ -505,13 +505,13 @@ class RecordingQueries:
             to: "pprof", "speedscope", "collapsed", "perfetto", "openmetrics", "npz" or "parquet"
                 (with pyarrow, from the extra parquet).
             table: size classes, or a table's name.
-            at: the moment, as of `ledger`; "npz", "parquet" and "perfetto" have the whole
+            at: the moment, as in `ledger`; "npz", "parquet" and "perfetto" have the whole
                 recording.
             value: of each call site, for "collapsed": "inuse-bytes", "waste-bytes", ...
-            full_stacks: as of `LiveSites.named`.
-            hide_frames: as of `LiveSites.named`.
+            full_stacks: as in `LiveSites.named`.
+            hide_frames: as in `LiveSites.named`.
             options: of the heap.
-            progress: as of `ledger`.
+            progress: as in `ledger`.
 
         Raises:
             OSError: the system refused to write.
@@ -547,12 +547,12 @@ class RecordingQueries:
             of: "waste" (round-up and pinned spans), "round-up", "pinned" (free bytes that live
                 objects keep), "resident" or "requested".
             table: size classes, or a table's name.
-            at: the moment, as of `ledger`.
+            at: the moment, as in `ledger`.
             before: an earlier recording; the page shows what grew and shrank since, by stack.
-            full_stacks: as of `LiveSites.named`.
-            hide_frames: as of `LiveSites.named`.
+            full_stacks: as in `LiveSites.named`.
+            hide_frames: as in `LiveSites.named`.
             options: of the heap.
-            progress: as of `ledger`.
+            progress: as in `ledger`.
 
         Returns:
             A sentence with the total and the call site with the most bytes.

@@ -108,7 +108,7 @@ class RecordResult:
         """Return lines about heaps that bypass malloc, whose objects are not recorded."""
         each = self.histories()
         found = {
-            f"{Path(one.program).name} has a heap of its own, {runtime}'s, which a recording of"
+            f"{Path(one.program).name} has its own heap, {runtime}'s, which a recording of"
             " malloc does not see"
             for one in each
             if one.memory is None

@@ -552,7 +552,7 @@ class Recording(History, RecordingQueries):
         options: HeapOptions | None = None,
         progress: Progress = None,
     ) -> LiveObjects:
-        """Return what each live object occupies and keeps, as columns; arguments as of `ledger`."""
+        """Return what each live object occupies and keeps, as columns; arguments as in `ledger`."""
         with self._query("live objects", table, at, options, progress) as query:
             return self._live_objects(query)[1]
 

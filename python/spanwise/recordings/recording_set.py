@@ -56,7 +56,7 @@ class RecordingSet(Sequence[Recording], RecordingQueries, Result, Tabular):
         """Opens files; a name with *, ? or [ that is not a file is a glob pattern.
 
         Raises:
-            InvalidError: nothing matches. Others as of `Recording.open`.
+            InvalidError: nothing matches. Others as in `Recording.open`.
         """
         files = [name for path in paths for name in _matches(os.fspath(path))]
         return cls(Recording.open(name, valid_prefix) for name in files)
@@ -221,12 +221,12 @@ def compare(
     Args:
         recordings: one or more recordings.
         tables: size classes, or names of tables.
-        at: as of `Recording.compare`.
-        options: of the heap, as of `Recording.ledger`.
-        progress: as of `Recording.ledger`.
+        at: as in `Recording.compare`.
+        options: of the heap, as in `Recording.ledger`.
+        progress: as in `Recording.ledger`.
 
     Raises:
-        InvalidError, TraceFormatError: as of `Recording.ledger`.
+        InvalidError, TraceFormatError: as in `Recording.ledger`.
     """
     opened = as_recordings(recordings)
     source = opened[0] if len(opened) == 1 else RecordingSet(opened)

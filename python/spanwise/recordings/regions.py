@@ -281,7 +281,7 @@ def record_cell(line: str, cell: str, namespace: dict[str, Any]) -> Recording:
 
 
 def _most_allocating(recording: Recording) -> Iterator[str]:
-    """Yield a heading and the sites with most bytes; nothing if no site is known."""
+    """Yield a heading and the sites with the most bytes; nothing if no site is known."""
     largest = [site for site in recording.sites[:_SHOWN] if site.frames]
     labels = recording.site_labels(site.id for site in largest)
     for i, site in enumerate(largest):
@@ -342,7 +342,7 @@ def _packed(used: dict[str, Any]) -> bytes:
     bad = [name for name, value in used.items() if not _travels(value)]
     if bad:
         raise InvalidError(
-            f"%%record: the cell runs in a process of its own and cannot get {', '.join(bad)} of"
+            f"%%record: the cell runs in its own process and cannot get {', '.join(bad)} of"
             " this notebook: define it in the cell, or import it from a file"
         )
     return pickle.dumps({"modules": modules, "values": pickle.dumps(values)})

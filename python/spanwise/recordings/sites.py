@@ -144,7 +144,7 @@ def callers(sites: Sequence[Framed], most: int) -> list[str]:
 
     A function of a runtime library that it called is named first: "main (a.c:3) through printf".
     Callers have no parameters, file and line, and a function that calls itself is named once. A
-    line of Python's standard library is followed by the first line outside of it. Sites with equal
+    line of Python's standard library is followed by the first line outside it. Sites with equal
     texts show the first caller in which they differ, or the address.
 
     Args:

@@ -173,7 +173,7 @@ class SpanPinning(NamedSites[Site], Result, Value):
         }
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the groups, as `spanwise.plots.span_pinning`."""
+        """Draw the groups with `spanwise.plots.span_pinning`."""
         return draw("span_pinning", self.merged(), ax)
 
     # --- text ---

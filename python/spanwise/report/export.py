@@ -333,7 +333,7 @@ def write(
     options: HeapOptions | None,
     progress: Progress,
 ) -> None:
-    """Writes one file atomically; arguments and errors as of `Recording.export`."""
+    """Writes one file atomically; arguments and errors as in `Recording.export`."""
     check_output(path)
     total = _PASSES.get(wanted.form, 1) * len(recording)
     with progress_bar(progress, total, f"export to {wanted.form}", "operations") as step:

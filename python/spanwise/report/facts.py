@@ -38,7 +38,7 @@ SITES = 15
 FLAME_SITES = 200
 """Call sites with frames in the page's flame graph."""
 NAME_MAX = 120
-"""Characters of a frame in the page; the middle of longer names, as of C++ templates, is cut."""
+"""Characters of a frame in the page; the middle of longer names, as in C++ templates, is cut."""
 CLASSES = 32
 """Maximum number of classes of the fitted table."""
 SEARCH_OPERATIONS = 100_000_000
@@ -125,7 +125,8 @@ class Facts:
         worst = self.worst_part()
         share = _format.share(ledger.waste_bytes, ledger.held_bytes)
         most = _format.size(getattr(ledger, worst))
-        when = "when most is resident" if isinstance(self.recording, Recording) else "each then,"
+        is_one = isinstance(self.recording, Recording)
+        when = "when resident bytes peak," if is_one else "each then,"
         said = (
             f"In spanwise's heap, by simulation, {when} {self.program} has requested"
             f" {_format.size(ledger.requested_bytes)}, and the table {ledger.table} holds"

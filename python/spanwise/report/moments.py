@@ -46,7 +46,7 @@ class Moment:
 
     Attributes:
         counts: shape (sites, 5): live_objects, requested_bytes, roundup_bytes, kept_free_bytes and
-            resident_bytes, as of `LiveSite`.
+            resident_bytes, as in `LiveSite`.
         slots: number of live objects by (site, slot bytes); slot bytes 0: whole pages.
     """
 

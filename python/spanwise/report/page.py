@@ -120,7 +120,7 @@ def _sections(facts: Facts) -> Iterable[Section]:
         if facts.maps:
             text += (
                 " Drag over an interval: sizes, heap map, call sites and flame graph show its"
-                " moment with most resident bytes."
+                " moment with the most resident bytes."
             )
             picture += '<p id="shown" aria-live="polite"></p>'
         yield section("Over time", text, picture)

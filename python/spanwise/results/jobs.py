@@ -80,7 +80,7 @@ class Signals:
     block. Then SIGTERM and SIGHUP end the process as usual, and so does a Ctrl-C that was not
     raised yet.
 
-    It does nothing outside of the main thread, or for a signal that the caller handles or ignores.
+    It does nothing outside the main thread, or for a signal that the caller handles or ignores.
     """
 
     _DEFAULTS: ClassVar[dict[signal.Signals, Any]] = {

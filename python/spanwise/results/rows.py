@@ -75,7 +75,7 @@ class Rows:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type[NDArray[np.void]]:  # type: ignore[override]
-        """numpy's: by isinstance, pandas finds the structured array, of which it makes columns."""
+        """numpy's: by isinstance, pandas finds the structured array and converts it to columns."""
         return np.ndarray
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

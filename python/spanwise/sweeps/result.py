@@ -154,7 +154,7 @@ class Sweep(Sequence[Row], Result, Tabular):
         return [(self._specs_name(key), value) for key, value in self._totals(by, recording)]
 
     def best(self, by: str | None = None, *, recording: str | None = None) -> SizeClassTable:
-        """Return the first table with the least value of a field. Arguments as of `ranking`.
+        """Return the first table with the least value of a field. Arguments as in `ranking`.
 
         Raises:
             StateError: no table has a row for every recording.

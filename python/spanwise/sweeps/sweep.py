@@ -78,10 +78,10 @@ def sweep(
             and check the hash of the file.
         workers: number of threads; None: one per processor.
         output: JSON lines file for the rows, written as they finish; an earlier one is replaced.
-        at: moment of the ledgers, as of `Recording.ledger`.
-        valid_prefix: for recordings given by path, as of `Recording.open`.
-        options: of the heaps, as of `Recording.ledger`.
-        progress: as of `Recording.ledger`; the steps are rows.
+        at: moment of the ledgers, as in `Recording.ledger`.
+        valid_prefix: for recordings given by path, as in `Recording.open`.
+        options: of the heaps, as in `Recording.ledger`.
+        progress: as in `Recording.ledger`; the steps are rows.
 
     Returns:
         The rows, by recording and table in the order given.

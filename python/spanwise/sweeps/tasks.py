@@ -117,7 +117,7 @@ class Task:
 
     library: str  # version of spanwise of the sweep
     recording: dict[str, Any]
-    at: str | float  # moment of the ledgers, as of `Recording.ledger`
+    at: str | float  # moment of the ledgers, as in `Recording.ledger`
     options: dict[str, Any]  # fields of `HeapOptions`
     table: dict[str, Any]
 

@@ -223,7 +223,7 @@ def explain_request(table: SizeClassTable, size: int) -> Explanation:
     elif rounded == 0:
         raise InvalidError(f"size {size} is too large to round up to whole pages")
     elif cls == 0:
-        note = f"Larger than every class ({table.largest_bytes} B): whole pages of its own."
+        note = f"Larger than every class ({table.largest_bytes} B): its own whole pages."
     row = table.classes[cls - 1] if cls else None
     return Explanation(
         table=table.name,

@@ -28,7 +28,7 @@ typedef struct sw_cfi_rule {
 } sw_cfi_rule;
 
 /* pc: an address inside the calling instruction (return address minus 1). hdr: the module's
- * .eh_frame_hdr. Nothing outside of [module_start, module_end) is read. False: there is no entry
+ * .eh_frame_hdr. Nothing outside [module_start, module_end) is read. False: there is no entry
  * for pc, or it uses a form that is not supported (expressions, other registers). */
 bool sw_cfi_find(uintptr_t pc, const uint8_t *hdr, uintptr_t module_start, uintptr_t module_end,
                  sw_cfi_rule *out);

@@ -181,8 +181,8 @@ static void scan_static_tls(const scan *s, const sw_os_context *context) {
 }
 
 /* While a thread handles a signal on an alternate stack, the stack pointer of the interrupted code
- * is among the words that the system has put there. It is not known which one it is, but no smaller
- * one that points into the thread's stack can be needed. */
+ * is among the words that the system has put there. It is not known which word that is, so the
+ * lowest that points into the thread's stack is used. */
 bool sw_os_context_visit(const sw_os_context *context, void *buffer, sw_os_words_fn *fn,
                          void *arg) {
     size_t half = SW_OS_SCAN_BYTES / 2;

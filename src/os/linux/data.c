@@ -94,8 +94,8 @@ static size_t static_tls_bytes; /* atomic */
 
 size_t sw_os_static_tls_bytes(void) { return __atomic_load_n(&static_tls_bytes, __ATOMIC_RELAXED); }
 
-/* A library that was loaded later may have storage there, too, of which the vector of a thread does
- * not know yet. */
+/* A library that was loaded later may have storage there, too, which is not in the thread's vector
+ * yet. */
 static void find_static_tls(void) {
     void (*get_info)(size_t *bytes, size_t *align) = NULL;
     void *symbol = dlsym(RTLD_DEFAULT, "_dl_get_tls_static_info");

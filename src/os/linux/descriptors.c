@@ -46,7 +46,7 @@ int64_t sw_os_write_buffers(int descriptor, const sw_buffer *buffers, size_t cou
 
 enum { LINKS_MAX = 40 }; /* the kernel's limit */
 
-/* Replaces the link `path` by its target. False: it is no link, or the target does not fit. */
+/* Replaces the link `path` by its target. False: it is not a link, or the target does not fit. */
 static bool follow(char *path, size_t bytes) {
     char target[SW_OS_PATH_BYTES];
     ssize_t length = readlink(path, target, sizeof target);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults and stacks of os.h on Linux. The handler of SIGSEGV here is first, and calls the
- * previous. */
+/* Faults and stacks of os.h on Linux. The SIGSEGV handler runs first and calls the previous one. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -93,7 +93,7 @@ BAD: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (sw.InvalidError, "chunks of 5000 bytes", lambda: sw.Arena(chunk_bytes=5000)),
     (sw.InvalidError, "negative", lambda: sw.Arena(limit_bytes=-1)),
     (TypeError, "must be an integer", lambda: sw.Arena(chunk_bytes=True)),
-    (sw.UnsupportedError, "chunks of its own", lambda: sw.Arena(safe=True, mode="off")),
+    (sw.UnsupportedError, "its own chunks", lambda: sw.Arena(safe=True, mode="off")),
     (sw.InvalidError, "shape -1 is negative", lambda: sw.Arena().zeros(-1)),
     (sw.InvalidError, "size .* is too large", lambda: sw.Arena().zeros((1 << 40, 1 << 40))),
     (sw.OutOfMemoryError, "no memory", lambda: sw.Arena().zeros(1 << 59)),

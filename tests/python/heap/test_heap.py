@@ -150,7 +150,7 @@ def test_realloc_that_fails_changes_nothing(heap: sw.Heap) -> None:
 def test_sized_free(heap: sw.Heap, size: int) -> None:
     heap.alloc(size).free(size)
     block = heap.alloc(size)
-    with pytest.raises(sw.InvalidError, match="of another class") as caught:
+    with pytest.raises(sw.InvalidError, match="belong to another class") as caught:
         block.free(size + 8192)
     assert caught.value.code == "SIZE_MISMATCH"
     block.free()

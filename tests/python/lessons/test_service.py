@@ -129,7 +129,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(sw.InvalidError, match="must be one of static"):
         serve("stack")
     for rate in (0, -1, float("inf"), float("nan")):
-        with pytest.raises(sw.InvalidError, match="messages a second"):
+        with pytest.raises(sw.InvalidError, match="messages per second"):
             serve("heap", rate=rate)
 
 

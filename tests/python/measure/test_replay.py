@@ -188,7 +188,7 @@ def test_damaged_and_empty_recordings(tmp_path: Path) -> None:
 def test_arguments_are_checked() -> None:
     recording = sw.Recording.from_ops(make_ops((ALLOC, 0, 10)))
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"allocator": "glibc", "table": "go"}, "tables of its own"),
+        ({"allocator": "glibc", "table": "go"}, "its own tables"),
         ({"table": "go", "lib": "x"}, "one of them"),
         ({"touch": "some"}, "touch"),
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings that the tests of the optimiser share."""
+"""Recordings that the tests of the optimizer share."""
 
 from __future__ import annotations
 

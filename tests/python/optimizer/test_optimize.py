@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that the optimiser proposes: its rules, its file, bad input."""
+"""The table that the optimizer proposes: its rules, its file, bad input."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_command_where_no_table_beats_the_stock_table(
     assert main(words) == 1
     text = capsys.readouterr().out
     assert "no table beats c16: best-1-resident loses " in text
-    assert f"{place} was not written; --anyway writes best-1-resident nevertheless" in text
+    assert f"{place} was not written; --anyway writes best-1-resident all the same" in text
     assert not place.exists()
     assert main([*words, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["written"] is None

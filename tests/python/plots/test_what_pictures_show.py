@@ -192,7 +192,7 @@ def test_three_classes_by_hand() -> None:
 def test_few_classes_are_those_with_most() -> None:
     ax = plots.waste_by_class(three_classes(), classes=2)
     assert list(class_bars(ax, 1024)) == ["1,024 B", "48 B"]
-    assert ax.get_title().endswith(" waste; the 2 of 3 with most")
+    assert ax.get_title().endswith(" waste; the 2 of 3 with the most")
     figure: Any = ax.figure
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["round-up", "tail", "free slots", "cached"]  # of the bars that are drawn

@@ -148,7 +148,7 @@ def test_a_file_that_zstd_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (RAW[:-18], "line 13 is cut short: '+ c8 1 5'"),
         ("v 10400 3\n+ 64 1\n", "line 2: + has 2 numbers"),
         ("v 10400 3\n+ 64 1 zz\n", "line 2 is not a call"),
-        ("v 10400 3\na 64 1\n+ 1\n", "line 3: pair 1 is not defined before"),
+        ("v 10400 3\na 64 1\n+ 1\n", "line 3: pair 1 is not defined yet"),
         ("v 10400 3\na 64 1\n+ 0 1 2\n", "line 3: + has 3 numbers"),
         ("v 10400 3\na ffffffffffffffff 1\n", "line 2: size 18446744073709551615 is too"),
         ("v 10400 3\nX ./t\n", "has no call; nothing to make"),

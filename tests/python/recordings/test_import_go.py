@@ -254,7 +254,7 @@ def test_damaged_traces(tmp_path: Path) -> None:
         (one_generation(batch(1, 70, 1, b"\x85\0")), "these events of a thread are damaged"),
         (one_generation(batch(1, 70, 1, span(1, 0, 1, 68))), "class 68 is impossible"),
         (one_generation(batch(1, 70, 1, span(1, 0, 99, 5))), "of 99 pages with class 5"),
-        (one_generation(batch(1, 70, 1, span(1, 0, 0, 0))), "a span of no page is impossible"),
+        (one_generation(batch(1, 70, 1, span(1, 0, 0, 0))), "a span without pages is impossible"),
         (one_generation(batch(1, 70, 1, span(1, 0, 1 << 60, 0))), "is too large"),
         (one_generation(batch(1, 70, 1, span_alloc(1 << 63, 0, 1, 5))), "ticks is too late"),
         (one_generation(experiment(1, b"\x01" + numbers(HEAP, 0, 8, 1))), "are impossible"),

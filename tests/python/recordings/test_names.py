@@ -133,7 +133,7 @@ def test_files_that_changed_or_went(program: Path, tmp_path: Path) -> None:
     assert name_at(tmp_path / "gone", 0x10) == "gone+0x11 (the file is not there)"
     text = tmp_path / "text"
     text.write_text("no program", "utf-8")
-    assert name_at(text, 0x10) == "text+0x11 (no ELF file of 64 bits)"
+    assert name_at(text, 0x10) == "text+0x11 (not a 64-bit ELF file)"
     text.write_bytes(b"")
     assert name_at(text, 0x10) == "text+0x11 (an empty file)"
     assert name_frames(["0x7f00"], {}) == {"0x7f00": ("0x7f00",)}

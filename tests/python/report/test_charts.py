@@ -298,8 +298,8 @@ def test_the_answer_names_the_largest_part_of_the_waste() -> None:
     found = replace(found, ledger=replace(found.ledger, **parts, held_bytes=2000, resident=None))
     assert found.worst_part() == "free_slot_bytes"
     assert found.answer() == (
-        "In spanwise's heap, by simulation, when most is resident mine has requested 1000 B, and"
-        " the table go holds 2.0 KiB for it: 50.0 % is waste, most of it free slots (520 B)."
+        "In spanwise's heap, by simulation, when resident bytes peak, mine has requested 1000 B,"
+        " and the table go holds 2.0 KiB for it: 50.0 % is waste, most of it free slots (520 B)."
     )
 
 
