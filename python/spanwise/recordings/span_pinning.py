@@ -106,8 +106,8 @@ class SpanPinning(NamedSites[Site], Result, Value):
         free_bytes: free slots and tails of these.
         sites: the call site of each group, without names before `named`; () if groups are not
             sites. Text and JSON always have names.
-        build_ids: as of `LiveSites`.
-        imported: as of `LiveSites`.
+        build_ids: as in `LiveSites`.
+        imported: as in `LiveSites`.
         holders: of the spans; None: unknown.
     """
 
