@@ -28,8 +28,7 @@ COMMANDS = {
         "run", "run a dynamically linked program with spanwise as its malloc, then print its ledger"
     ),
     "advise": Command(
-        "measures",
-        "report how much memory a program wastes and what to change, ranked by savings",
+        "measures", "report how much memory a program wastes and what to change, ranked by savings"
     ),
     "ledger": Command("ledgers", "account for every byte of a recording under a table"),
     "estimate": Command(
@@ -68,8 +67,7 @@ COMMANDS = {
         "tables", "summarize gctrace lines of spanwise or Go: pauses, marking, heap"
     ),
     "demo": Command(
-        "demo",
-        "record programs on this machine, build the best table for python3, and measure it",
+        "demo", "record programs on this machine, build the best table for python3, and measure it"
     ),
 }
 """Commands in the order of the help. `spanwise --help` loads no module of a command."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeAlias
 
 from spanwise import _format
 from spanwise.commands import COMMANDS, _options
+from spanwise.commands._options import add_option
 
 if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
@@ -92,7 +93,7 @@ def new_command(
         allow_abbrev=False,
     )
     parser.set_defaults(run=run, parser=parser)
-    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
+    add_option(parser, "--json", "print JSON, for machines")
     return parser
 
 
@@ -148,9 +149,7 @@ def print_json(value: Any) -> None:
 
 def add_session_options(parser: argparse.ArgumentParser, noun: str, picture: str) -> None:
     """Adds `--output`, `--force` and `--plot`."""
-    parser.add_argument(
-        "-o", "--output", metavar="FILE.jsonl", help=f"file for the {noun}s, written as they finish"
-    )
+    add_option(parser, "-o --output FILE.jsonl", f"file for the {noun}s, written as they finish")
     _options.add_force_option(parser, "replace FILE.jsonl even if it is not JSON")
     _options.add_plot_option(parser, picture)
 
@@ -218,13 +217,13 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def add_completion_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--print-completion`."""
-    parser.add_argument(
-        "--print-completion",
+    add_option(
+        parser,
+        "--print-completion SHELL",
+        "print the completion script for bash, zsh or tcsh, e.g. into"
+        " ~/.local/share/bash-completion/completions/spanwise",
         action=PrintCompletion,
         choices=SHELLS,
-        metavar="SHELL",
-        help="print the completion script for bash, zsh or tcsh, e.g. into"
-        " ~/.local/share/bash-completion/completions/spanwise",
     )
 
 

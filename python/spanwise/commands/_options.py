@@ -59,9 +59,15 @@ class Group(Protocol):
         """Declares an option."""
 
 
-def add_flag(group: Group, name: str, text: str) -> None:
-    """Adds an option without a value."""
-    group.add_argument(name, action="store_true", help=text)
+def add_option(group: Group, spec: str, text: str, **settings: Any) -> None:
+    """Adds an option, "-o --output FILE"; without the last word and settings it has no value."""
+    *names, last = spec.split()
+    if not last.startswith("-"):
+        settings["metavar"] = last
+    else:
+        names.append(last)
+        settings = settings or {"action": "store_true"}
+    group.add_argument(*names, help=text, **settings)
 
 
 def size(word: str) -> int:
@@ -83,12 +89,12 @@ def add_recording_options(
     add_valid_prefix_option(parser)
     heap = parser.add_argument_group("placement")
     add_placement_options(heap)
-    heap.add_argument(
-        "--large-touched",
+    add_option(
+        heap,
+        "--large-touched PERCENT",
+        "share of a large object's bytes that the program is assumed to write (default 100)",
         type=float,
         default=100,
-        metavar="PERCENT",
-        help="share of a large object's bytes that the program is assumed to write (default 100)",
     )
 
 
@@ -97,34 +103,28 @@ def add_at_option(
 ) -> None:
     """Adds `--at`, the moment of a ledger."""
     text = f"{moments}, end, after an operation (such as #1000), or at a time (such as 1.5s)"
-    parser.add_argument("--at", default=at, metavar="WHEN", help=text)
+    add_option(parser, "--at WHEN", text, default=at)
 
 
 def add_valid_prefix_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--valid-prefix`, for truncated recordings."""
-    add_flag(parser, "--valid-prefix", "read a truncated or damaged recording up to the damage")
+    add_option(parser, "--valid-prefix", "read a truncated or damaged recording up to the damage")
 
 
 def add_placement_options(group: Group) -> None:
     """Adds the options for how a heap places objects and returns pages."""
     from spanwise.heap.options import PLACEMENTS  # noqa: PLC0415  brings numpy
 
-    group.add_argument(
-        "--placement", default="lifo", choices=tuple(PLACEMENTS), help="order of partial spans"
+    add_option(
+        group, "--placement", "order of partial spans", default="lifo", choices=tuple(PLACEMENTS)
     )
-    group.add_argument(
-        "--decay-ms",
+    add_option(
+        group,
+        "--decay-ms MS",
+        "return pages that were free for MS milliseconds, during later calls (default 500)",
         type=float,
-        metavar="MS",
-        help="return pages that were free for MS milliseconds, during later calls (default 500)",
     )
-    group.add_argument(
-        "--batch",
-        type=int,
-        default=0,
-        metavar="N",
-        help="empty spans that a thread keeps per class",
-    )
+    add_option(group, "--batch N", "empty spans that a thread keeps per class", type=int, default=0)
 
 
 def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None) -> HeapOptions:
@@ -138,28 +138,28 @@ def heap_options_of(options: argparse.Namespace, limit_bytes: int | None = None)
 def add_table_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--table`; the default is the library's own table."""
     text = f"{NAMES_HELP} (default {DEFAULT_TABLE})"
-    parser.add_argument("--table", default=DEFAULT_TABLE, metavar="T", help=text)
+    add_option(parser, "--table T", text, default=DEFAULT_TABLE)
 
 
 def add_tables_option(parser: argparse.ArgumentParser, text: str) -> None:
     """Adds a repeatable `--table`; `{}` in the text becomes NAMES_HELP."""
-    parser.add_argument("--table", action="append", metavar="T", help=text.format(NAMES_HELP))
+    add_option(parser, "--table T", text.format(NAMES_HELP), action="append")
 
 
 def add_classes_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--classes`, the number of classes that a ledger shows."""
-    parser.add_argument(
-        "--classes",
+    add_option(
+        parser,
+        "--classes N",
+        "show the N classes with the most waste (default 8)",
         type=int,
         default=8,
-        metavar="N",
-        help="show the N classes with the most waste (default 8)",
     )
 
 
 def add_names_options(parser: argparse.ArgumentParser) -> None:
     """Add options that fold frames of call sites."""
-    add_flag(
+    add_option(
         parser,
         "--full-stacks",
         "show all frames, including allocator wrappers such as operator new",
@@ -169,13 +169,13 @@ def add_names_options(parser: argparse.ArgumentParser) -> None:
 
 def add_hide_frames_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for wrappers of the program itself."""
-    parser.add_argument(
-        "--hide-frames",
+    add_option(
+        parser,
+        "--hide-frames REGEX",
+        "hide leading frames whose function matches, as allocator wrappers are hidden; may be"
+        " repeated",
         action="append",
         default=[],
-        metavar="REGEX",
-        help="hide leading frames whose function matches, as allocator wrappers are hidden; may be"
-        " repeated",
     )
 
 
@@ -189,19 +189,19 @@ def names_of(options: argparse.Namespace) -> dict[str, Any]:
 
 def add_plot_option(parser: argparse.ArgumentParser, text: str = "also draw it") -> None:
     """Adds `--plot`, a picture in addition to the text."""
-    parser.add_argument("--plot", metavar="FILE.png", help=text)
+    add_option(parser, "--plot FILE.png", text)
 
 
 def add_force_option(
     parser: argparse.ArgumentParser, text: str = "no effect: files are replaced anyway"
 ) -> None:
     """For every command that writes a file. Recordings are replaced by record and convert alone."""
-    parser.add_argument("-f", "--force", action="store_true", help=text)
+    add_option(parser, "-f --force", text)
 
 
 def add_program_options(parser: argparse.ArgumentParser) -> None:
     """Adds `--keep-pymalloc`, and the program with its arguments at the end."""
-    add_flag(
+    add_option(
         parser,
         "--keep-pymalloc",
         "let CPython use its own allocator instead of PYTHONMALLOC=malloc",

@@ -18,6 +18,7 @@ from spanwise.builds.build import BuildOptions, build_with
 from spanwise.builds.steps import BuildError, Compiler
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, add_description, new_command, print_json, show
+from spanwise.commands._options import add_option
 from spanwise.ledger.ledger import Comparison
 from spanwise.ledger.parts import PARTS
 from spanwise.measure.bench import BenchFit, bench
@@ -90,7 +91,7 @@ def add_demo(commands: SubParsers) -> None:
         " recorded with PYTHONMALLOC=malloc, so that its objects reach malloc; the last line"
         " compares with plain python3, as its users run it.",
     )
-    parser.add_argument("-o", "--output", default="out", metavar="DIR", help="default: out")
+    add_option(parser, "-o --output DIR", "default: out", default="out")
     _options.add_force_option(parser)
 
 

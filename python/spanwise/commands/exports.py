@@ -17,6 +17,7 @@ from spanwise.commands._common import (
     simulation_of,
     warn_gaps,
 )
+from spanwise.commands._options import add_option
 from spanwise.errors import InvalidError
 from spanwise.recordings.conversion import (
     FORMS,
@@ -52,39 +53,39 @@ def add_convert(commands: SubParsers) -> None:
         " or of glibc's mtrace(); execution trace of Go 1.23 or later, with"
         " GODEBUG=traceallocfree=1 (its sizes are slot sizes, so Go's round-up is not in it)",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE.swt",
-        help="default: the file's name with .swt, in the current directory",
+    add_option(
+        parser,
+        "-o --output FILE.swt",
+        "default: the file's name with .swt, in the current directory",
     )
     _options.add_force_option(parser, "replace FILE.swt if it exists")
-    parser.add_argument(
-        "--from",
+    add_option(
+        parser,
+        "--from FORMAT",
+        f"{', '.join(FORMS)} (default: detected from the content)",
         choices=FORMS,
         dest="form",
-        metavar="FORMAT",
-        help=f"{', '.join(FORMS)} (default: detected from the content)",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--value",
+        "for a snapshot: inuse, live objects (default); alloc, all allocations",
         choices=SNAPSHOT_VALUES,
         default="inuse",
-        help="for a snapshot: inuse, live objects (default); alloc, all allocations",
     )
-    parser.add_argument(
-        "--objects",
+    add_option(
+        parser,
+        "--objects N",
+        f"most objects of a snapshot; more are scaled down (default {OBJECTS_MAX:,})",
         type=int,
         default=OBJECTS_MAX,
-        metavar="N",
-        help=f"most objects of a snapshot; more are scaled down (default {OBJECTS_MAX:,})",
     )
-    parser.add_argument(
-        "--unpacked-max",
-        type=_options.size,
-        metavar="SIZE",
-        help="size limit of a compressed file after decompression"
+    add_option(
+        parser,
+        "--unpacked-max SIZE",
+        "size limit of a compressed file after decompression"
         f" (default {UNPACKED_MULTIPLE} times its own, at least {_format.size(UNPACKED_FLOOR)})",
+        type=_options.size,
     )
 
 
@@ -121,19 +122,15 @@ def add_export(commands: SubParsers) -> None:
         commands, "export", "spanwise export json.swt --to pprof -o json.pb.gz", run_export
     )
     parser.add_argument("file", metavar="FILE.swt", help="the recording")
-    parser.add_argument(
-        "--to", required=True, choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS)
-    )
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="file to write; it is replaced"
-    )
+    add_option(parser, "--to FORMAT", ", ".join(FORMATS), required=True, choices=FORMATS)
+    add_option(parser, "-o --output FILE", "file to write; it is replaced", required=True)
     _options.add_force_option(parser)
-    parser.add_argument(
-        "--value",
+    add_option(
+        parser,
+        "--value VALUE",
+        f"value of each call site, for collapsed: {', '.join(VALUES)} (default inuse-bytes)",
         choices=tuple(VALUES),
-        metavar="VALUE",
         default="inuse-bytes",
-        help=f"value of each call site, for collapsed: {', '.join(VALUES)} (default inuse-bytes)",
     )
     _options.add_names_options(parser)
     _options.add_at_option(parser)
@@ -173,25 +170,25 @@ def add_flame(commands: SubParsers) -> None:
         commands, "flame", "spanwise flame json.swt --of pinned -o json.html", run_flame
     )
     _options.add_recording_options(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
+    add_option(
+        parser,
+        "-o --output FILE",
+        "file to write; it is replaced. .svg: a picture; .html: a page with zoom and search",
         required=True,
-        metavar="FILE",
-        help="file to write; it is replaced. .svg: a picture; .html: a page with zoom and search",
     )
     _options.add_force_option(parser)
-    parser.add_argument(
+    add_option(
+        parser,
         "--of",
+        "waste (round-up and pinned spans, the default); round-up; pinned: free bytes of spans"
+        " that live objects keep from being returned; resident; requested",
         choices=OF,
         default="waste",
-        help="waste (round-up and pinned spans, the default); round-up; pinned: free bytes of spans"
-        " that live objects keep from being returned; resident; requested",
     )
-    parser.add_argument(
-        "--before",
-        metavar="A.swt",
-        help="an earlier recording: show what grew (red) and shrank (blue) since, as .html",
+    add_option(
+        parser,
+        "--before A.swt",
+        "an earlier recording: show what grew (red) and shrank (blue) since, as .html",
     )
     _options.add_names_options(parser)
     _options.add_table_option(parser)
@@ -227,20 +224,19 @@ def add_report(commands: SubParsers) -> None:
         metavar="FILE.swt",
         help="the recording; several, such as those of record --children: sums and each process",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="REPORT.html",
-        help="page to write; it is replaced (default: the first recording's name with .html)",
+    add_option(
+        parser,
+        "-o --output REPORT.html",
+        "page to write; it is replaced (default: the first recording's name with .html)",
     )
     _options.add_force_option(parser)
     _options.add_table_option(parser)
-    parser.add_argument(
-        "--holdout",
+    add_option(
+        parser,
+        "--holdout OTHER.swt",
+        "also evaluate the table fitted to the recording on this one; repeatable",
         action="append",
         default=[],
-        metavar="OTHER.swt",
-        help="also evaluate the table fitted to the recording on this one; repeatable",
     )
     _options.add_hide_frames_option(parser)
     _options.add_valid_prefix_option(parser)

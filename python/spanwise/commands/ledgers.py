@@ -22,7 +22,7 @@ from spanwise.commands._common import (
     simulation_of,
     warn_gaps,
 )
-from spanwise.commands._options import add_flag
+from spanwise.commands._options import add_option
 from spanwise.errors import InvalidError
 from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS, PEAK_RESIDENT
@@ -56,7 +56,7 @@ def add_ledger(commands: SubParsers) -> None:
     _options.add_recording_options(parser)
     _options.add_table_option(parser)
     _options.add_classes_option(parser)
-    add_flag(parser, "--sites", "also print the call sites with the most waste in live objects")
+    add_option(parser, "--sites", "also print the call sites with the most waste in live objects")
     parser.add_argument(
         "--span-pinning",
         choices=GROUPS,
@@ -192,13 +192,11 @@ def add_check(commands: SubParsers) -> None:
     )
     _options.add_recording_options(parser)
     _options.add_table_option(parser)
-    parser.add_argument(
-        "--max-waste", type=_percent, metavar="P%", help="limit of waste, percent of held bytes"
-    )
+    add_option(parser, "--max-waste P%", "limit of waste, percent of held bytes", type=_percent)
     for name, what in _LIMITS.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=_options.size, metavar="N", help=f"limit of {what} bytes")
-    add_flag(
+    add_option(
         parser,
         "--ignore-fixed",
         "leave out what a heap has at any size: metadata, and the spans that threads allocate"
@@ -428,17 +426,18 @@ def add_estimate(commands: SubParsers) -> None:
         " all objects, so they are not estimated.",
     )
     parser.add_argument("file", metavar="FILE.swt", help="made by spanwise record --sample")
-    parser.add_argument(
+    add_option(
+        parser,
         "--by",
+        "how objects are grouped (default site)",
         choices=ESTIMATE_GROUPS,
         default="site",
-        help="how objects are grouped (default site)",
     )
-    parser.add_argument(
-        "--at",
+    add_option(
+        parser,
+        "--at WHEN",
+        "peak (of requested bytes, the default), end, or a time (such as 1.5s)",
         default="peak",
-        metavar="WHEN",
-        help="peak (of requested bytes, the default), end, or a time (such as 1.5s)",
     )
     _options.add_table_option(parser)
     _options.add_valid_prefix_option(parser)

@@ -19,7 +19,7 @@ from spanwise.commands._common import (
     show,
     warn_gaps,
 )
-from spanwise.commands._options import add_flag
+from spanwise.commands._options import add_option
 from spanwise.errors import InvalidError
 from spanwise.measure.bench import BenchFit, BenchInterrupted, bench, fit_cases
 from spanwise.measure.bench_cases import EVERYBODY, ONE_ARENA, BenchCase, case_of, read_cases
@@ -54,42 +54,36 @@ def add_bench(commands: SubParsers) -> None:
         " program that fails. The recordings of --fit are in DIR/PROGRAM; 'spanwise optimize'"
         " prints the lower bound on their peak, the row 'limit'.",
     )
-    parser.add_argument(
-        "--cases",
-        metavar="FILE.json",
-        help="list of programs with their inputs: {program, input, argv, environment, folder}",
+    add_option(
+        parser,
+        "--cases FILE.json",
+        "list of programs with their inputs: {program, input, argv, environment, folder}",
     )
-    parser.add_argument(
-        "--allocator",
-        action="append",
-        metavar="A",
-        help=f"{', '.join(EVERYBODY)}, one-arena (plain with MALLOC_ARENA_MAX=1), hardened or"
+    add_option(
+        parser,
+        "--allocator A",
+        f"{', '.join(EVERYBODY)}, one-arena (plain with MALLOC_ARENA_MAX=1), hardened or"
         " paranoid (spanwise with SPANWISE_PROTECT), or the path of a library that defines malloc;"
         " repeatable [the first six that are installed]",
+        action="append",
     )
-    parser.add_argument(
-        "--fit",
-        metavar="DIR",
-        help="fit a table to the first input of each program, and also run its build; directory"
+    add_option(
+        parser,
+        "--fit DIR",
+        "fit a table to the first input of each program, and also run its build; directory"
         " for recordings and builds",
     )
-    parser.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="runs under each allocator [5]"
+    add_option(parser, "--rounds N", "runs under each allocator [5]", type=int, default=5)
+    add_option(
+        parser, "--timeout S", "time limit of a run, seconds [120]", type=float, default=120.0
     )
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=120.0,
-        metavar="S",
-        help="time limit of a run, seconds [120]",
-    )
-    add_flag(
+    add_option(
         parser,
         "--ignore-output",
         "no comparison of stdout, for programs that print times or addresses",
     )
     add_session_options(parser, "run", "picture of the peak RSS")
-    add_flag(parser, "--wide", "print all columns even if the terminal is narrower")
+    add_option(parser, "--wide", "print all columns even if the terminal is narrower")
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
@@ -155,43 +149,42 @@ def add_replay(commands: SubParsers) -> None:
         run_replay,
     )
     parser.add_argument("file", metavar="FILE.swt", help="the recording")
-    parser.add_argument(
-        "--allocator",
-        action="append",
-        metavar="A",
-        help="spanwise, glibc, jemalloc, mimalloc, tcmalloc or the path of a library that defines"
+    add_option(
+        parser,
+        "--allocator A",
+        "spanwise, glibc, jemalloc, mimalloc, tcmalloc or the path of a library that defines"
         " malloc; repeatable (default spanwise)",
+        action="append",
     )
     _options.add_tables_option(parser, "also replay on a heap made at run time with this table: {}")
-    parser.add_argument(
-        "--lib",
+    add_option(
+        parser,
+        "--lib DIR",
+        "also replay on the preloaded malloc of an output directory of `spanwise build`",
         action="append",
-        metavar="DIR",
-        help="also replay on the preloaded malloc of an output directory of `spanwise build`",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--touch",
+        "bytes to write in each new object (default pages: a byte every 4 KiB and the ends)",
         default="pages",
         choices=TOUCHES,
-        help="bytes to write in each new object (default pages: a byte every 4 KiB and the ends)",
     )
-    parser.add_argument(
-        "--repeat", type=int, default=1, metavar="N", help="replays of each, in fresh processes"
-    )
-    parser.add_argument(
-        "--samples",
+    add_option(parser, "--repeat N", "replays of each, in fresh processes", type=int, default=1)
+    add_option(
+        parser,
+        "--samples N",
+        "approximate number of readings of resident memory (default 256)",
         type=int,
         default=256,
-        metavar="N",
-        help="approximate number of readings of resident memory (default 256)",
     )
-    parser.add_argument(
-        "--drain",
+    add_option(
+        parser,
+        "--drain S,S,...",
+        "seconds after everything was freed to read memory again (default 0.1,1,5)",
         default=",".join(f"{at:g}" for at in DRAIN_SECONDS),
-        metavar="S,S,...",
-        help="seconds after everything was freed to read memory again (default 0.1,1,5)",
     )
-    add_flag(
+    add_option(
         parser,
         "--ledger",
         "instead, replay in one thread on a tracked heap and compare its ledger with the"
@@ -267,13 +260,13 @@ def add_advise(commands: SubParsers) -> None:
     parser = new_command(commands, "advise", "spanwise advise json.swt", run_advise)
     parser.add_argument("file", metavar="FILE.swt", help="the recording")
     _options.add_table_option(parser)
-    add_flag(parser, "--fit", "also fit a table, as spanwise optimize does")
-    add_flag(
+    add_option(parser, "--fit", "also fit a table, as spanwise optimize does")
+    add_option(
         parser,
         "--bench",
         "also run the recorded command again, here, under each installed allocator",
     )
-    add_flag(parser, "--ignore-output", "with --bench: the output may differ from run to run")
+    add_option(parser, "--ignore-output", "with --bench: the output may differ from run to run")
     _options.add_valid_prefix_option(parser)
     _options.add_placement_options(parser.add_argument_group("placement"))
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from spanwise.commands._common import SubParsers, new_command, print_json
 from spanwise.commands._options import (
-    add_flag,
     add_force_option,
+    add_option,
     add_program_options,
     program_of,
     size,
@@ -33,32 +33,27 @@ def add_record(commands: SubParsers) -> None:
         commands, "record", "spanwise record -o json.swt -- python3 -c 'import json'", run_record
     )
     parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE.swt",
-        help="default: PROGRAM.swt in the current directory",
-    )
+    add_option(parser, "-o --output FILE.swt", "default: PROGRAM.swt in the current directory")
     add_force_option(parser, "replace FILE.swt if it exists, and FILE.PID.swt of an earlier run")
-    add_flag(parser, "--children", "also record its child processes, to FILE.PID.swt")
-    parser.add_argument(
-        "--stacks",
-        type=int,
-        metavar="N",
-        help=f"return addresses or lines of Python per call, 0 to 128 (default {STACKS} and"
+    add_option(parser, "--children", "also record its child processes, to FILE.PID.swt")
+    add_option(
+        parser,
+        "--stacks N",
+        f"return addresses or lines of Python per call, 0 to 128 (default {STACKS} and"
         f" {PYTHON_STACKS}; 0: no call sites)",
+        type=int,
     )
-    parser.add_argument(
-        "--sample",
+    add_option(
+        parser,
+        "--sample BYTES",
+        "record a sample of the objects, one point per BYTES on average (default 512K), which"
+        " costs little; read it with spanwise estimate",
         type=size,
         nargs="?",
         const=SAMPLE,
         default=0,
-        metavar="BYTES",
-        help="record a sample of the objects, one point per BYTES on average (default 512K), which"
-        " costs little; read it with spanwise estimate",
     )
-    add_flag(
+    add_option(
         parser,
         "--python-sites",
         "for CPython 3.9 to 3.14, call sites are lines of Python with function, file and callers",

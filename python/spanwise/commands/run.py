@@ -11,7 +11,7 @@ from typing import Any
 from spanwise import _format, errors
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, show
-from spanwise.commands._options import add_flag, parse_size
+from spanwise.commands._options import add_option, parse_size
 from spanwise.commands.ledgers import describe
 from spanwise.ledger.ledger import add_ledgers
 from spanwise.measure.running import (
@@ -51,24 +51,21 @@ def add_run(commands: SubParsers) -> None:
     )
     parser.usage = "%(prog)s [options] -- PROGRAM [ARGS...]"
     parser.epilog = f"{_MORE}\n{parser.epilog}"
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the ledger to FILE instead")
+    add_option(parser, "-o --output FILE", "write the ledger to FILE instead")
     _options.add_force_option(parser, "with --json, replace FILE even if it is not JSON")
-    add_flag(parser, "--plain", "run at full speed: no requested sizes, no ledger at the peak")
-    parser.add_argument(
+    add_option(parser, "--plain", "run at full speed: no requested sizes, no ledger at the peak")
+    add_option(
+        parser,
         "--at",
+        "ledger at the peak of live bytes, at the end, or both (default)",
         default="both",
         choices=("peak", "end", "both"),
-        help="ledger at the peak of live bytes, at the end, or both (default)",
     )
-    parser.add_argument(
-        "--lib", metavar="DIR", help="output directory of `spanwise build` with a preloaded malloc"
+    add_option(parser, "--lib DIR", "output directory of `spanwise build` with a preloaded malloc")
+    add_option(
+        parser, "--table T", "fail unless the preloaded malloc has this table (installed: c16)"
     )
-    parser.add_argument(
-        "--table",
-        metavar="T",
-        help="fail unless the preloaded malloc has this table (installed: c16)",
-    )
-    add_flag(parser, "--children", "also print ledgers of its child processes")
+    add_option(parser, "--children", "also print ledgers of its child processes")
     _options.add_classes_option(parser)
     _options.add_program_options(parser)
     _add_heap_options(parser)
@@ -76,18 +73,16 @@ def add_run(commands: SubParsers) -> None:
 
 def _add_heap_options(parser: argparse.ArgumentParser) -> None:
     heap = parser.add_argument_group("heap")
-    heap.add_argument(
-        "--limit", default="0", metavar="BYTES", help="limit of held bytes, e.g. 512M or 512MiB"
-    )
+    add_option(heap, "--limit BYTES", "limit of held bytes, e.g. 512M or 512MiB", default="0")
     _options.add_placement_options(heap)
-    heap.add_argument(
-        "--protect",
-        metavar="NAMES",
-        help="find overflows and uses after free: hardened, paranoid, or some of canary, zero,"
+    add_option(
+        heap,
+        "--protect NAMES",
+        "find overflows and uses after free: hardened, paranoid, or some of canary, zero,"
         " hold, empty, match, sample, random and pages",
     )
-    heap.add_argument(
-        "--thp", default="off", choices=("off", "advise"), help="ask for transparent huge pages"
+    add_option(
+        heap, "--thp", "ask for transparent huge pages", default="off", choices=("off", "advise")
     )
 
 

@@ -23,7 +23,7 @@ from spanwise.commands._common import (
     suggestion,
     warn_gaps,
 )
-from spanwise.commands._options import add_flag, add_plot_option, add_tables_option
+from spanwise.commands._options import add_option, add_plot_option, add_tables_option
 from spanwise.errors import InvalidError, SpanwiseError, UnsupportedError
 from spanwise.optimizer.pareto import ParetoFront
 from spanwise.optimizer.profile import OBJECTIVES, RESIDENT
@@ -59,110 +59,92 @@ def add_optimize(commands: SubParsers) -> None:
     parser.add_argument(
         "files", nargs="+", metavar="FILE.swt", help="recordings to fit the table to"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="TABLE.json",
-        help="write the table if it saves at least --least-percent",
+    add_option(
+        parser, "-o --output TABLE.json", "write the table if it saves at least --least-percent"
     )
     _options.add_force_option(parser, "replace TABLE.json even if it is not JSON")
-    add_flag(parser, "--anyway", "write it even if it does not; the exit status is still 1")
-    parser.add_argument(
-        "--classes", type=int, default=32, metavar="N", help="maximum number of classes (32)"
-    )
-    parser.add_argument(
-        "--align",
+    add_option(parser, "--anyway", "write it even if it does not; the exit status is still 1")
+    add_option(parser, "--classes N", "maximum number of classes (32)", type=int, default=32)
+    add_option(
+        parser,
+        "--align 8|16",
+        "16 (default): classes of 16 bytes and more are multiples of 16, as malloc requires",
         type=int,
         default=16,
-        metavar="8|16",
-        help="16 (default): classes of 16 bytes and more are multiples of 16, as malloc requires",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--objective",
+        "resident (default): least peak resident bytes, by simulation; held: least bytes held"
+        " at the peak, among a few tables; peak: by a formula alone",
         choices=OBJECTIVES,
         default=RESIDENT,
-        help="resident (default): least peak resident bytes, by simulation; held: least bytes held"
-        " at the peak, among a few tables; peak: by a formula alone",
     )
-    parser.add_argument(
-        "--candidates",
+    add_option(
+        parser,
+        "--candidates N",
+        "tables to simulate in the search (default 48 to 160, by length of the recordings)",
         type=int,
-        metavar="N",
-        help="tables to simulate in the search (default 48 to 160, by length of the recordings)",
     )
-    add_flag(parser, "--mixed", "allow recordings of different programs")
-    parser.add_argument(
-        "--holdout",
+    add_option(parser, "--mixed", "allow recordings of different programs")
+    add_option(
+        parser,
+        "--holdout OTHER.swt",
+        "also evaluate the table on this recording; repeatable",
         action="append",
         default=[],
-        metavar="OTHER.swt",
-        help="also evaluate the table on this recording; repeatable",
     )
-    parser.add_argument(
-        "--folds",
-        type=int,
-        metavar="N",
-        help="cross-validate: hold out each FILE.swt in turn, or each of N parts of a single one,"
+    add_option(
+        parser,
+        "--folds N",
+        "cross-validate: hold out each FILE.swt in turn, or each of N parts of a single one,"
         " with a full search each. 0: never. With several recordings, 5-fold cross-validation"
         " with short searches is the default",
+        type=int,
     )
     add_tables_option(parser, "also evaluate this table: {}; repeatable")
-    parser.add_argument(
-        "--weight",
+    add_option(
+        parser,
+        "--weight W",
+        "weight of a recording, one per FILE.swt (default: bytes are summed)",
         action="append",
         type=float,
-        metavar="W",
-        help="weight of a recording, one per FILE.swt (default: bytes are summed)",
     )
     rules = parser.add_argument_group("rules")
-    rules.add_argument(
-        "--largest",
-        type=_options.size,
-        default=32768,
-        metavar="N",
-        help="largest class, bytes (32768)",
+    add_option(
+        rules, "--largest N", "largest class, bytes (32768)", type=_options.size, default=32768
     )
-    rules.add_argument(
-        "--page-bytes",
-        type=_options.size,
-        default=8192,
-        metavar="N",
-        help="page size of the table (8192)",
+    add_option(
+        rules, "--page-bytes N", "page size of the table (8192)", type=_options.size, default=8192
     )
-    rules.add_argument(
-        "--pages", type=int, default=10, metavar="N", help="maximum pages of a span (10)"
+    add_option(rules, "--pages N", "maximum pages of a span (10)", type=int, default=10)
+    add_option(
+        rules, "--partial F", "partial spans charged per class (0.5)", type=float, default=0.5
     )
-    rules.add_argument(
-        "--partial",
-        type=float,
-        metavar="F",
-        default=0.5,
-        help="partial spans charged per class (0.5)",
-    )
-    rules.add_argument(
-        "--waste-percent",
+    add_option(
+        rules,
+        "--waste-percent P",
+        "bound on the waste of a slot for unseen sizes, unless alignment forces more"
+        f" (default {WASTE_PERCENT}; 100: no bound)",
         type=int,
         default=WASTE_PERCENT,
-        metavar="P",
-        help="bound on the waste of a slot for unseen sizes, unless alignment forces more"
-        f" (default {WASTE_PERCENT}; 100: no bound)",
     )
-    rules.add_argument(
-        "--prior",
+    add_option(
+        rules,
+        "--prior F",
+        "share of the weight spread over all sizes (default 0.02 for resident, else 0)",
         type=float,
-        metavar="F",
-        help="share of the weight spread over all sizes (default 0.02 for resident, else 0)",
     )
-    rules.add_argument(
-        "--least-percent",
+    add_option(
+        rules,
+        "--least-percent P",
+        "minimum saving, of the peak resident under the stock table"
+        f" (default {LEAST_PERCENT:g}; 0: any saving)",
         type=float,
         default=LEAST_PERCENT,
-        metavar="P",
-        help="minimum saving, of the peak resident under the stock table"
-        f" (default {LEAST_PERCENT:g}; 0: any saving)",
     )
-    rules.add_argument("--name", metavar="NAME", help="name of the table (best-N-OBJECTIVE)")
-    add_flag(parser, "--pareto", "simulate waste versus number of classes")
+    add_option(rules, "--name NAME", "name of the table (best-N-OBJECTIVE)")
+    add_option(parser, "--pareto", "simulate waste versus number of classes")
     add_plot_option(parser, "draw the Pareto front")
     _options.add_valid_prefix_option(parser)
 
@@ -261,10 +243,10 @@ def add_sweep(commands: SubParsers) -> None:
     _options.add_tables_option(parser, "{}, or a glob pattern; repeatable (default: go and c16)")
     add_session_options(parser, "row", "also draw the best tables")
     _add_executor_option(parser)
-    parser.add_argument(
-        "--by",
-        metavar="FIELD",
-        help="field to rank by (default peak_resident_bytes, the column 'peak resident')",
+    add_option(
+        parser,
+        "--by FIELD",
+        "field to rank by (default peak_resident_bytes, the column 'peak resident')",
     )
 
 
@@ -321,16 +303,14 @@ def _shown(field: str, value: float) -> str:
 
 def _add_executor_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--executor` and `--workers`."""
-    parser.add_argument(
-        "--executor",
-        default="threads",
-        metavar="E",
-        help="threads, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
+    add_option(
+        parser,
+        "--executor E",
+        "threads, dask (a cluster on this machine) or dask:tcp://HOST:PORT (its"
         " scheduler) [threads]",
+        default="threads",
     )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="threads or Dask's processes [one per processor]"
-    )
+    add_option(parser, "--workers N", "threads or Dask's processes [one per processor]", type=int)
 
 
 def _check_executor(name: str) -> None:

@@ -10,7 +10,7 @@ from spanwise import _format
 from spanwise.builds.build import BuildOptions, build_with
 from spanwise.commands import _options
 from spanwise.commands._common import SubParsers, new_command, print_json, show
-from spanwise.commands._options import add_flag, add_table_option, size
+from spanwise.commands._options import add_option, add_table_option, size
 from spanwise.errors import InvalidError
 from spanwise.gc.trace import GcTrace, read_gctrace
 from spanwise.results.rows import Rows
@@ -25,11 +25,12 @@ def add_classes(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(commands, "classes", "spanwise classes --table go", run_classes)
     add_table_option(parser)
-    parser.add_argument(
+    add_option(
+        parser,
         "--format",
+        "text, JSON, Markdown, or C for sw_table_create",
         choices=("table", "json", "md", "c"),
         default="table",
-        help="text, JSON, Markdown, or C for sw_table_create",
     )
 
 
@@ -97,25 +98,23 @@ def add_build(commands: SubParsers) -> None:
         "spanwise build --table best.json -o best\n  spanwise replay json.swt --lib best",
         run_build,
     )
-    parser.add_argument("--table", required=True, metavar="T", help=NAMES_HELP)
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="DIR", help="directory; an old build is replaced"
-    )
+    add_option(parser, "--table T", NAMES_HELP, required=True)
+    add_option(parser, "-o --output DIR", "directory; an old build is replaced", required=True)
     _options.add_force_option(parser)
-    parser.add_argument("--cc", metavar="CC", help="C compiler (default $CC, else cc)")
-    add_flag(
+    add_option(parser, "--cc CC", "C compiler (default $CC, else cc)")
+    add_option(
         parser, "--no-malloc", "build only the library, for tables whose classes malloc may not use"
     )
-    parser.add_argument(
-        "--cutoff",
+    add_option(
+        parser,
+        "--cutoff N",
+        "largest size with a specialised path, 0 to 1024 bytes (default 512)",
         type=size,
-        metavar="N",
-        help="largest size with a specialised path, 0 to 1024 bytes (default 512)",
     )
-    add_flag(
+    add_option(
         parser, "--anyway", "build a table of `spanwise optimize` that its evaluation rejected"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel compilers")
+    add_option(parser, "--jobs N", "number of parallel compilers", type=int)
 
 
 def run_build(options: argparse.Namespace) -> int:
@@ -155,10 +154,12 @@ def add_gctrace(commands: SubParsers) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="stderr of one or more programs, or a log with it"
     )
-    add_flag(
+    add_option(
         parser, "--pauses", "print a histogram of pauses and the minimum mutator utilization (MMU)"
     )
-    add_flag(parser, "--stopped", "count marking as a pause, for spanwise's non-incremental cycles")
+    add_option(
+        parser, "--stopped", "count marking as a pause, for spanwise's non-incremental cycles"
+    )
 
 
 def _utilisation(trace: GcTrace, stopped: bool) -> Rows:
