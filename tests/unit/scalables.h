@@ -14,15 +14,8 @@ static counted_memory counted;
 static inline sw_scalable *make_scalable(uint64_t first, uint64_t cap, uint32_t locked) {
     static sw_allocator memory;
     memory = counted_allocator(&counted);
-    sw_scalable_options options;
-    sw_scalable_options_init(&options);
-    options.first_bytes = first;
-    options.child_bytes_max = cap;
-    options.locked = locked;
-    options.memory = &memory;
-    sw_scalable *scalable = NULL;
-    if (sw_scalable_create(&options, &scalable) != SW_OK) abort();
-    return scalable;
+    return MADE(sw_scalable, o.first_bytes = first, o.child_bytes_max = cap, o.locked = locked,
+                o.memory = &memory);
 }
 
 static inline sw_scalable_stats stats_of(sw_scalable *scalable) {

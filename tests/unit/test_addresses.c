@@ -14,10 +14,7 @@
 
 enum { MIB = 1 << 20 };
 
-static sw_heap *make_heap(uint8_t dry) {
-    sw_heap *heap = heap_with((heap_setting){.dry = dry});
-    return heap;
-}
+static sw_heap *make_heap(uint8_t dry) { return heap_with((heap_setting){.dry = dry}); }
 
 static uint64_t addresses_kb(void) { return status_kb("VmSize:"); }
 
@@ -45,11 +42,7 @@ static void few_addresses(void) {
     CHECK(sw_slabs_alloc(slabs, 4096, 0) != NULL);
     CHECK(addresses_kb() <= before + 4 * 1024);
     before = addresses_kb();
-    sw_arena_options options;
-    sw_arena_options_init(&options);
-    options.chunk_bytes = 32 * MIB;
-    sw_arena *arena = NULL;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
+    sw_arena *arena = MADE(sw_arena, o.chunk_bytes = 32 * MIB);
     CHECK(sw_arena_alloc(arena, 100, 16, 0) != NULL);
     CHECK(addresses_kb() <= before + 66 * 1024); /* a region of 64 MiB */
     CHECK_EQ(sw_arena_free(arena), SW_OK);

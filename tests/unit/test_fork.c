@@ -152,11 +152,7 @@ static void fork_beside(void *(*hammer)(void *), int (*child_works)(void), int f
     for (uintptr_t i = 0; i < FORKERS; i++)
         if (pthread_create(&threads[i], NULL, hammer, (void *)(i + 1)) != 0) abort();
     for (int i = 0; i < forks; i++) {
-        pid_t child = child_begin();
-        if (child == 0) {
-            _exit(child_works());
-        }
-        expect_exit_0(child);
+        IN_CHILD() CHECK_EQ(child_works(), 0);
     }
     __atomic_store_n(&stops, true, __ATOMIC_RELAXED);
     for (int i = 0; i < FORKERS; i++) (void)pthread_join(threads[i], NULL);

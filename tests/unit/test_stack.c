@@ -14,16 +14,8 @@ static counted_memory counted;
 
 static sw_stack *make(uint32_t growth, uint64_t first, uint64_t limit, uint32_t checked) {
     sw_allocator memory = counted_allocator(&counted);
-    sw_stack_options options;
-    sw_stack_options_init(&options);
-    options.growth = growth;
-    options.first_bytes = first;
-    options.limit_bytes = limit;
-    options.checked = checked;
-    options.memory = &memory;
-    sw_stack *stack = NULL;
-    if (sw_stack_create(&options, &stack) != SW_OK) abort();
-    return stack;
+    return MADE(sw_stack, o.growth = growth, o.first_bytes = first, o.limit_bytes = limit,
+                o.checked = checked, o.memory = &memory);
 }
 
 static sw_stack_stats stats_of(sw_stack *stack) {

@@ -40,9 +40,8 @@ static inline size_t make_ops(uint64_t seed) {
 }
 
 static inline sw_heap *make(bool dry, bool tracked, const sw_table *table) {
-    sw_heap *heap = heap_with((heap_setting){
+    return heap_with((heap_setting){
         .table = table, .dry = dry, .touch_map = dry, .tracked = tracked, .manual_clock = 1});
-    return heap;
 }
 
 static inline sw_ledger touched_of(sw_heap *heap) {
