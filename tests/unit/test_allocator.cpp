@@ -149,6 +149,15 @@ void own_table() {
     sw_table_destroy(table);
 }
 
+template <typename Error, typename Call> bool throws(Call call) {
+    try {
+        call();
+    } catch (const Error &) {
+        return true;
+    }
+    return false;
+}
+
 void refused() {
     sw_heap_options options;
     sw_heap_options_init(&options);
@@ -163,13 +172,7 @@ void refused() {
     sw_heap_options_init(&options);
     options.limit_bytes = 1 << 20;
     spanwise::heap heap(&options);
-    bool thrown = false;
-    try {
-        spanwise::heap_allocator<char>(heap).allocate(2 << 20);
-    } catch (const std::bad_alloc &) {
-        thrown = true;
-    }
-    CHECK(thrown);
+    CHECK(throws<std::bad_alloc>([&] { spanwise::heap_allocator<char>(heap).allocate(2 << 20); }));
 }
 
 // spanwise::arena_allocator and spanwise::arena_resource: containers in an arena.
@@ -197,15 +200,6 @@ void arena_containers() {
     CHECK(spanwise::arena_allocator<int>(arena) != spanwise::arena_allocator<int>(other));
 }
 
-template <typename Call> bool throws_bad_alloc(Call call) {
-    try {
-        call();
-    } catch (const std::bad_alloc &) {
-        return true;
-    }
-    return false;
-}
-
 void arena_limits() {
     sw_arena_options options;
     sw_arena_options_init(&options);
@@ -214,18 +208,12 @@ void arena_limits() {
     options.limit_bytes = SW_ARENA_CHUNK_MIN;
     spanwise::arena arena(&options);
     spanwise::arena_allocator<char> of(arena);
-    CHECK(throws_bad_alloc([&] {
+    CHECK(throws<std::bad_alloc>([&] {
         for (int i = 0; i < 9; i++) of.allocate(512);
     }));
-    CHECK(throws_bad_alloc([&] { of.allocate(SIZE_MAX); }));
+    CHECK(throws<std::bad_alloc>([&] { of.allocate(SIZE_MAX); }));
     options.chunk_bytes = 3;
-    bool refused = false;
-    try {
-        spanwise::arena bad(&options);
-    } catch (const std::invalid_argument &) {
-        refused = true;
-    }
-    CHECK(refused);
+    CHECK(throws<std::invalid_argument>([&] { spanwise::arena bad(&options); }));
 }
 
 #ifdef SPANWISE_HAS_ARENA_RESOURCE
