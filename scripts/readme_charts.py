@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the two charts of README from the tables of docs/measurements.
 
-They are SVG for light and dark pages. tests/install/test_documents.py checks that they are those of
-the tables.
+They are SVG for light and dark pages.
 
 Example:
     python3 scripts/readme_charts.py

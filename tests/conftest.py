@@ -6,7 +6,9 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 HERE = Path(__file__).parent
 # What shares something that takes long to make (an installation, a wheel, compiled programs) is run
 # by one worker: all that begins like one of a row together, and of anything else a file by itself.
-WHEEL_AND_PREFIX = ("consumers", "readme", "sdist", "wheel")
+WHEEL_AND_PREFIX = ("consumers", "packages", "readme")
 TOGETHER = {
     "install": tuple(f"tests/install/test_{name}.py" for name in WHEEL_AND_PREFIX),
     "preloaded": ("tests/preload/", "tests/recorder/"),
@@ -31,6 +33,20 @@ def group_of(node_id: str) -> str:
         if file.startswith(places):
             return group
     return file
+
+
+@pytest.fixture(scope="session")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The recorder, and a folder for the programs that it records."""
+    tools = importlib.import_module("tests.recorder.tools")
+    return tools.Recorder(tmp_path_factory.mktemp("recorder"))
+
+
+@pytest.fixture(scope="session")
+def preload(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The malloc to preload, and a folder for the programs that run under it."""
+    tools = importlib.import_module("tests.preload.tools")
+    return tools.Preload(tmp_path_factory.mktemp("preload"))
 
 
 def pytest_configure() -> None:
@@ -51,6 +67,10 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Groups that have a slow test begin first, so that no worker waits for another at the end."""
+    if sys.platform != "linux" or shutil.which(os.environ.get("CC", "cc")) is None:
+        for item in items:
+            if group_of(item.nodeid) == "preloaded":
+                item.add_marker(pytest.mark.skip(reason="needs Linux and a C compiler"))
     slow = {group_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: group_of(item.nodeid) not in slow)
 

@@ -1,21 +1,101 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver from end to end on programs that print fixed figures, and its readers."""
+"""The driver of the benches: its rows, runs of programs that print fixed figures, real programs."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from driver import cli, contenders
 from driver.contenders import Contender, Machine, parse_peer
 from driver.measure import measure, read_google, read_json, read_lines
+from driver.rows import choose, load
 from driver.tools import BenchError
 
-from tests.bench.tools import BENCH, bench_build
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "bench"
+
+
+def bench_build(program: str) -> Path:
+    """Return the folder of the bench programs; skip the test if `program` was not built."""
+    build = Path(os.environ.get("SPANWISE_BENCH_BUILD", ROOT / "build/bench"))
+    if not (build / program).is_file():
+        pytest.skip(f"no {program} in {build}: ./dev test builds it")
+    return build
+
+
+TARGETS = load(BENCH / "targets.toml")
+GOOD = 'repetitions = 3\n[[rows]]\nname = "a"\nours = "inline pair/16"\npeers = "linked pair/16"\n'
+
+
+def read(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "targets.toml"
+    path.write_text(text)
+    with pytest.raises(BenchError) as caught:
+        load(path)
+    return str(caught.value).removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[rows]", "not TOML"),
+        ("[[rows]]", "repetitions is None; use a whole number, 1 or more"),
+        ("repetitions = true\n", "repetitions is True; use a whole number, 1 or more"),
+        ("repetitions = 2.5\n", "repetitions is 2.5; use a whole number, 1 or more"),
+        ("repetitions = 3\n", "has no rows"),
+        (GOOD + "target = 0\n", "row 1 (a): target is 0; use a number above 0"),
+        (GOOD + "target = true\n", "row 1 (a): target is True; use a number above 0"),
+        (GOOD + "each = [16]\n", "row 1 (a): each is [16]; use a text or a list of texts"),
+        (GOOD + 'each = ["x", "y"]\n', "row 1 (a): an earlier row has the same name"),
+        (GOOD + "speed = 3\n", "row 1 (a): unknown key 'speed'; known are "),
+        (GOOD + "unit = 3\n", "row 1 (a): unit is 3; use text"),
+        (GOOD + "needs = [3]\n", "row 1 (a): needs is [3]; use a text or a list of texts"),
+        (GOOD + 'needs = "go >= 1"\n', "row 1 (a): 'go >= 1' is not NAME or NAME VERSION"),
+        (GOOD + "limit = 1\n", "row 1 (a): give either peers (and a target) or a limit"),
+        (GOOD + "rank = 1\n", "row 1 (a): rank belongs to a row with rows"),
+        (GOOD + 'rows = "b"\n', "row 1 (a): give either ours (a measured row) or rows"),
+        (GOOD + GOOD.partition("\n")[2], "row 2 (a): an earlier row has the same name"),
+        ('repetitions = 3\n[[rows]]\nours = "inline x"\nlimit = 1\n', "row 1 (?): name is missing"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, said: str) -> None:
+    assert read(tmp_path, text).startswith(said)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"none\.toml: No such file or directory"):
+        load(tmp_path / "none.toml")
+
+
+def test_each_makes_one_row_per_word(tmp_path: Path) -> None:
+    path = tmp_path / "targets.toml"
+    path.write_text(GOOD.replace('"a"', '"a {}"').replace("16", "{}") + 'each = ["16", "64"]\n')
+    rows = load(path).rows
+    assert [row.name for row in rows] == ["a 16", "a 64"]
+    assert [(row.ours, row.peers) for row in rows] == [
+        ("inline pair/16", ("linked pair/16",)),
+        ("inline pair/64", ("linked pair/64",)),
+    ]
+
+
+def test_rows_are_chosen_by_pattern_or_by_text() -> None:
+    names = [row.name for row in choose(TARGETS.rows, ["range find*"])]
+    assert names == ["range find, single tree", "range find, two trees"]
+    assert [row.name for row in choose(TARGETS.rows, ["buddy"])] == ["range buddy pair"]
+    with pytest.raises(BenchError, match="--rows 'nothing' matches none of "):
+        choose(TARGETS.rows, ["nothing"])
+
+
+# --- the driver -----------------------------------------------------------------------------------
+
 
 PROGRAM = """#!/bin/sh
 case $1 in --version) echo 9.9; echo /none; exit ;; esac
@@ -201,3 +281,57 @@ def test_the_program_on_path_is_the_one_that_runs() -> None:
 def test_measure_reports_what_a_program_said() -> None:
     with pytest.raises(BenchError, match="ended with 4: no luck"):
         measure(Contender("x", ("sh", "-c", "echo no luck >&2; exit 4")))
+
+
+# --- the real programs of ./dev bench --programs --------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def programs() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bench_programs", BENCH / "programs/run.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_program_is_complete(programs: ModuleType) -> None:
+    rows = programs.load()
+    assert len(rows) >= 8
+    for row in rows:
+        assert {"name", "needs", "command", "size", "quick"} <= row.keys(), row["name"]
+        for word in (*row["command"], *row.get("prepare", ())):
+            if word.startswith("{here}/"):
+                assert (BENCH / "programs" / word.removeprefix("{here}/")).is_file(), word
+
+
+def test_words_are_filled_in(programs: ModuleType, tmp_path: Path) -> None:
+    words = programs.words_of(["sh", "{inputs}/a", "n={size}"], tmp_path, "7")
+    assert words == [shutil.which("sh"), f"{tmp_path}/a", "n=7"]
+
+
+def test_missing_packages_are_named(
+    programs: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    assert programs.main(["--packages", "--only", "lua,redis"]) == 0
+    assert capsys.readouterr().out == "lua5.4 redis-tools\n"
+
+
+def test_a_wrong_name_is_refused(programs: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        programs.main(["--only", "nothing"])
+    assert ended.value.code == 2
+    assert "--only nothing: no such program" in capsys.readouterr().err
+
+
+def test_a_program_runs_under_every_allocator(
+    programs: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(BENCH)  # main changes the folder; this restores it
+    if shutil.which("sqlite3") is None:
+        pytest.skip("no sqlite3")
+    assert programs.main(["--only", "sqlite3", "--quick"]) == 0
+    said = capsys.readouterr().out
+    assert "sqlite3" in said and "glibc" in said and "spanwise" in said

@@ -15,9 +15,8 @@ from spanwise.recordings.sources import write_ops
 
 from tests.python.gc.test_gctrace import ONE as GC_LINE
 from tests.python.gc.test_gctrace import SAMPLES, THREE, TWO
-from tests.python.recordings.profile_writer import profile, sample
-from tests.python.recordings.test_conversion import TRACE
-from tests.python.recordings.test_import_calls import MTRACE, PAIRS, RAW
+from tests.python.recordings.import_tools import profile, sample
+from tests.python.recordings.test_conversion import MTRACE, PAIRS, RAW, TRACE
 from tests.python.recordings.test_import_go import WHOLE
 from tests.python.sweeps.test_rows import GO, HEAD, ROW, RUN, RUNS
 

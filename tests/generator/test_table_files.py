@@ -27,27 +27,19 @@ BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
     ),
     "not utf-8": (b'{"name": "\xff"}', "offset 10: not UTF-8; save it as UTF-8"),
     "list": ("[]", "top level: must be an object, not a list"),
-    "deep": ("[" * 200_000, "a number or a nesting is too long to be of a table"),
     "long number": ("1" * 5000, "a number or a nesting is too long to be of a table"),
     "nan": (with_classes((float("nan"), 1)), "NaN is not valid JSON; give a number"),
     "no classes key": (
         '{"name": "x", "page_bytes": 8192}',
         "top level: key 'classes' is missing; add it",
     ),
-    "no name": ('{"page_bytes": 8192, "classes": []}', "top level: key 'name' is missing; add it"),
     "unknown key": (with_classes((16, 1), nmae=1), f"top level: unknown key 'nmae'; {KNOWN}"),
     "twice": (
         '{"name": "x", "name": "y", "page_bytes": 8192, "classes": []}',
         "key 'name' occurs twice in one object; keep one",
     ),
-    "twice in a class": (
-        '{"name": "x", "page_bytes": 8192, "classes": [{"size": 8, "size": 16, "pages": 1}]}',
-        "key 'size' occurs twice in one object; keep one",
-    ),
     "name type": (with_classes((16, 1), name=7), "name must be a string, not 7"),
-    "name empty": (with_classes((16, 1), name=""), f"name '': {NAME_RULE}"),
     "name odd": (with_classes((16, 1), name="a b"), f"name 'a b': {NAME_RULE}"),
-    "name newline": (with_classes((16, 1), name="ab\n"), f"name 'ab\\n': {NAME_RULE}"),
     "name long": (with_classes((16, 1), name="a" * 99), f"name '{'a' * 64}': {NAME_RULE}"),
     "name taken": (
         with_classes((16, 1), name="c16"),
@@ -57,32 +49,13 @@ BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
         with_classes((16, 1), page_bytes=8192.0),
         "page_bytes must be an integer, not 8192.0",
     ),
-    "page bool": (
-        with_classes((16, 1), page_bytes=True),
-        "page_bytes must be an integer, not true",
-    ),
-    "page null": (
-        with_classes((16, 1), page_bytes=None),
-        "page_bytes must be an integer, not null",
-    ),
-    "page string": (
-        with_classes((16, 1), page_bytes="8192"),
-        'page_bytes must be an integer, not "8192"',
-    ),
     "page odd": (with_classes((16, 1), page_bytes=12288), f"page_bytes 12288: {PAGE_RULE}"),
-    "page small": (with_classes((16, 1), page_bytes=2048), f"page_bytes 2048: {PAGE_RULE}"),
-    "page large": (with_classes((16, 1), page_bytes=131072), f"page_bytes 131072: {PAGE_RULE}"),
-    "page zero": (with_classes((16, 1), page_bytes=0), f"page_bytes 0: {PAGE_RULE}"),
     "page negative": (
         with_classes((16, 1), page_bytes=-8192),
         "page_bytes must be from 0 to 4294967295, not -8192",
     ),
     "classes type": (with_classes(classes={}), "classes must be a list, not an object"),
     "classes none": (with_classes(), "0 classes: must be 1 to 255"),
-    "classes many": (
-        with_classes(*((8 * n, 1) for n in range(1, 257))),
-        "256 classes: must be 1 to 255",
-    ),
     "parameters": (
         with_classes((16, 1), parameters=[]),
         "parameters must be an object, not a list",
@@ -101,7 +74,6 @@ BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
         "class 1: unknown key 'align'; known are size, pages, first_pages",
     ),
     "size float": (with_classes((16.5, 1)), "class 1: size must be an integer, not 16.5"),
-    "size bool": (with_classes((True, 1)), "class 1: size must be an integer, not true"),
     "size negative": (
         with_classes((-16, 1)),
         "class 1: size must be from 0 to 4294967295, not -16",
@@ -110,16 +82,11 @@ BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
         with_classes((1 << 70, 1)),
         "class 1: size must be from 0 to 4294967295, not a number of more than 64 bits",
     ),
-    "pages float": (
-        with_classes((16, 1.0)),
-        "class 1 (16 bytes): pages must be an integer, not 1.0",
-    ),
     "size zero": (with_classes((0, 1)), "class 1 (0 bytes): size must be at least 8"),
     "size odd": (
         with_classes((16, 1), (20, 1)),
         "class 2 (20 bytes): size must be a multiple of 8; use 24",
     ),
-    "size same": (with_classes((16, 1), (16, 1)), f"class 2 (16 bytes): {RISING}"),
     "size falls": (with_classes((16, 1), (8, 1)), f"class 2 (8 bytes): {RISING}"),
     "size large": (with_classes((262152, 40)), f"class 1 (262152 bytes): {TOO_LARGE}"),
     "pages zero": (with_classes((16, 0)), "class 1 (16 bytes): pages must be at least 1"),
@@ -135,17 +102,9 @@ BAD_TABLES: dict[str, tuple[str | bytes, str]] = {
         with_classes(classes=[{"size": 16, "pages": 6, "first_pages": 2}]),
         "class 1 (16 bytes): first_pages 2: 6 pages must be a power of two times as many",
     ),
-    "first too long": (
-        with_classes(classes=[{"size": 16, "pages": 2, "first_pages": 4}]),
-        "class 1 (16 bytes): first_pages 4: 2 pages must be a power of two times as many",
-    ),
     "no fit in the first": (
         with_classes(classes=[{"size": 10240, "pages": 4, "first_pages": 1}]),
         "class 1 (10240 bytes): does not fit its first span of 8192 bytes; use 2 pages",
-    ),
-    "first float": (
-        with_classes(classes=[{"size": 16, "pages": 2, "first_pages": 1.0}]),
-        "class 1 (16 bytes): first_pages must be an integer, not 1.0",
     ),
     "long file": (" " * ((1 << 20) + 1), "longer than 1048576 bytes; a table file is not"),
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check_layers.py finds one planted violation of each kind.
+"""The checkers of layers and of the interface find one planted violation of each kind.
 
-`./dev test` runs it on the project itself.
+`./dev test` runs them on the project itself.
 """
 
 from __future__ import annotations
@@ -70,3 +70,25 @@ def test_layers(file: str, text: str, said: str, tmp_path: Path) -> None:
     if status == 0:
         status, found = check("check_layers", tmp_path, {}, "--objects", str(objects(tmp_path)))
     assert said in found and status == (not said.endswith(" 0 violations"))
+
+
+def test_interface(tmp_path: Path) -> None:
+    """A changed type is found, and only another minor version may write it down."""
+    record = "tests/data/interface.txt"
+    files = {path: (ROOT / path).read_text() for path in (record, "include/spanwise/spanwise.h")}
+    for path in (ROOT / "include").rglob("*.h"):
+        files[str(path.relative_to(ROOT))] = path.read_text()
+    version = files[record].splitlines()[0]
+    assert check("check_interface", tmp_path, files)[0] == 0
+    stats = files["include/spanwise/stats.h"]
+    changed = stats.replace("SW_API uint64_t sw_heap_held_b", "SW_API uint32_t sw_heap_held_b")
+    status, said = check("check_interface", tmp_path, {"include/spanwise/stats.h": changed})
+    old, new = (f"name sw_heap_held_bytes: uint{n}_t (const sw_heap *)" for n in (64, 32))
+    lines = said.splitlines()
+    assert status == 1 and lines[0] == f"gone within version {version}: {old}"
+    assert lines[1] == f"not on record: {new}" and lines[2].startswith("raise the minor version in")
+    assert check("check_interface", tmp_path, {}, "--write")[0] == 1
+    head = files["include/spanwise/spanwise.h"].replace(f'VERSION "{version}.', 'VERSION "9.9.')
+    assert check("check_interface", tmp_path, {"include/spanwise/spanwise.h": head})[0] == 1
+    assert check("check_interface", tmp_path, {}, "--write")[0] == 0
+    assert check("check_interface", tmp_path, {})[0] == 0

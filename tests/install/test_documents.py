@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and file names in documents exist, and the site has every page and public name."""
+"""Links and file names in documents exist; tutorial and how-tos run, and print what they show.
+
+GoMem's programs in docs/how-to/from-go.md need its sources, which SPANWISE_GOMEM names.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,16 +165,7 @@ def test_a_how_to_runs_in_order(name: str, ran: tuple[int, int], tmp_path: Path)
 
 
 sys.path.insert(0, str(ROOT / "scripts"))
-docs_reference = importlib.import_module("docs_reference")
 docs_site = importlib.import_module("docs_site")
-readme_charts = importlib.import_module("readme_charts")
-
-
-@pytest.mark.parametrize("name", readme_charts.PICTURES)
-def test_the_charts_of_the_readme_are_those_of_the_measurements(name: str) -> None:
-    """After a change of the tables: python3 scripts/readme_charts.py."""
-    picture = readme_charts.PICTURES[name]()
-    assert (ROOT / name).read_text(encoding="utf-8") == picture and picture.count("ours") > 2
 
 
 def test_the_tables_of_contents_are_whole() -> None:
@@ -178,84 +173,48 @@ def test_the_tables_of_contents_are_whole() -> None:
     assert docs_site.entries(ROOT)[0] == "README"
 
 
-def test_every_public_name_of_python_has_an_anchor() -> None:
-    found = docs_reference.python_pages()
-    for name in ("Recording", "SizeClassTable", "Heap"):
-        assert f"\n.. autoclass:: spanwise.{name}\n" in found[name]
-    assert ".. autoclass:: spanwise.TraceFormatError\n" in found["errors"]
-    assert "autofunction:: spanwise.plots.timeline" in found["plots"]
-    assert "autofunction:: spanwise.workloads.phase_shift" in found["workloads"]
-    described = re.findall(r"^\.\. \S+:: spanwise\.(\w+)$", "\n".join(found.values()), re.MULTILINE)
-    assert sorted(described) == sorted(importlib.import_module("spanwise").__all__)
+# --- the pairs of docs/how-to/from-go.md: both print the lines below them -------------------------
 
 
-HEADER = """\
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes: store things.
- *
- *   sw_box_put(box, 1);
- */
-#ifndef SPANWISE_BOX_H
-#define SPANWISE_BOX_H
-
-typedef struct sw_box {
-    int many; /* 0: empty */
-} sw_box;
-
-/* As sw_box_get_it, and `box` is *one*. */
-SW_API int sw_box_put(sw_box *box,
-                      int value) SW_NONNULL(1);
-SW_API void *sw_box_get_it(void); /* after all */
-static inline int sw_box_same(int a) {
-    if (a) return a;
-    return 0;
-}
-SW_API int sw_box_other(void);
-
-#endif
-"""
+PAIRS = re.findall(
+    r"^## (.*?)\n.*?```go\n(.*?)```\n\n```python\n(.*?)```\n\n```text\n(.*?)```",
+    (ROOT / "docs/how-to/from-go.md").read_text(encoding="utf-8"),
+    re.M | re.S,
+)
+IDS = [title for title, *_ in PAIRS]
+GOMEM = os.environ.get("SPANWISE_GOMEM", "")
 
 
-def test_each_function_of_a_header_has_an_anchor_and_its_comment(tmp_path: Path) -> None:
-    (tmp_path / "include/spanwise").mkdir(parents=True)
-    (tmp_path / "include/spanwise/box.h").write_text(HEADER)
-    found = docs_reference.header_pages(tmp_path)
-    assert ":doc:`box.h <box>`\n     - Boxes: store things\n" in found["index"]
-    assert (
-        found["box"].split("\n\n", 4)[4]
-        == """\
-``#include <spanwise/box.h>``
-
-.. c:struct:: sw_box
-
-   .. code-block:: c
-
-      typedef struct sw_box {
-          int many; /* 0: empty */
-      } sw_box;
-
-.. c:function:: int sw_box_put(sw_box *box, int value)
-
-   As \\ :c:func:`sw_box_get_it`\\ , and ``box`` is \\*one\\*.
-
-.. c:function:: void *sw_box_get_it(void)
-
-   after all
-
-.. c:function:: int sw_box_same(int a)
-                int sw_box_other(void)
-"""
+def printed(words: list[str], folder: Path) -> str:
+    environment = {**os.environ, "GOEXPERIMENT": "arenas", "GOFLAGS": "-mod=mod"}
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def test_each_exported_function_has_one_anchor() -> None:
-    text = "\n".join(docs_reference.header_pages(ROOT).values())
-    blocks = re.findall(r"^\.\. c:function:: (.*?)\n\n", text, re.MULTILINE | re.DOTALL)
-    found = re.findall(r"\b(sw_\w+)\(", "\n".join(blocks))
-    headers = (ROOT / "include/spanwise").glob("*.h")
-    declared = {
-        name
-        for header in headers
-        for name in re.findall(r"^SW_API [^;(]*?\b(sw_\w+)\(", header.read_text(), re.MULTILINE)
-    }
-    assert len(found) == len(set(found)) and declared <= set(found) and len(declared) > 200
+@pytest.mark.parametrize(("title", "go", "python", "text"), PAIRS, ids=IDS)
+def test_python_of_a_pair(title: str, go: str, python: str, text: str, tmp_path: Path) -> None:
+    assert printed([sys.executable, "-c", f"import spanwise as sw\n{python}"], tmp_path) == text
+
+
+@pytest.mark.parametrize(("title", "go", "python", "text"), PAIRS, ids=IDS)
+def test_go_of_a_pair(title: str, go: str, python: str, text: str, tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("there is no go on this machine")
+    if "gomem." in go and not GOMEM:
+        pytest.skip("SPANWISE_GOMEM does not name GoMem's sources")
+    module = "module example\n\ngo 1.23\n"
+    used = '"arena"'
+    if "gomem." in go:
+        used = '"github.com/langhuihui/gomem"'
+        module += "\nrequire github.com/langhuihui/gomem v0.0.0\n"
+        module += f"\nreplace github.com/langhuihui/gomem => {GOMEM}\n"
+    (tmp_path / "go.mod").write_text(module)
+    (tmp_path / "main.go").write_text(
+        f'package main\n\nimport (\n{used}\n"fmt"\n)\n\nfunc main() {{\n{go}}}\n'
+    )
+    if "gomem." not in go and "arena" not in printed(["go", "list", "std"], tmp_path).split():
+        pytest.skip("this Go has no arenas")
+    assert printed(["go", "run", "."], tmp_path) == text

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,19 +63,6 @@ def kernel_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def test_a_source_has_no_outputs(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text == SCRIPT.text_of(SCRIPT.stripped(SCRIPT.read(path))), "run ./dev notebooks --strip"
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
-def test_a_source_has_one_question_and_an_answer(path: Path) -> None:
-    """The question is in the first cell; after the answer there are only the articles' figures."""
-    cells = SCRIPT.read(path).cells
-    assert cells[0].source.count("**Question.**") == 1
-    titles = re.findall(r"^## (.*)", "\n".join(cell.source for cell in cells), re.MULTILINE)
-    assert titles[0] == "The answer"
-    assert [title.startswith("Appendix: the article") for title in titles[1:]] == [True] * (
-        "verdicts(" in cells[-1].source
-    )
-    assert len(cells[0].source.split()) < 130
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
@@ -139,52 +125,6 @@ def _book(tmp_path: Path, source: str, limit: int = 60) -> Path:
     path = tmp_path / "99-made-up.ipynb"
     path.write_text(SCRIPT.text_of(book), encoding="utf-8")
     return path
-
-
-def test_kernels_share_nothing(kernel_server: int, tmp_path: Path) -> None:
-    """Neither names nor modules nor folders nor the state of what all have imported."""
-    source = (
-        "import sys, os, matplotlib as mpl, spanwise as sw\n"
-        "print(os.getppid(), 'mine' in dir(), 'wave' in sys.modules, hasattr(sw, 'mark'),"
-        " os.listdir(), mpl.rcParams['lines.linewidth'], mpl.get_backend())\n"
-        "import wave\n"
-        "mine = sw.mark = 1; mpl.rcParams['lines.linewidth'] = 7; open('left', 'w').close()"
-    )
-    said = []
-    for _ in range(2):
-        book = SCRIPT.execute(_book(tmp_path, source))
-        said.append(book.cells[0].outputs[0]["text"])
-    assert said[0] == said[1]
-    assert said[0].startswith(f"{kernel_server} False False False [] 1.5 ")
-    assert "inline" in said[0]
-
-
-def test_what_is_kept_of_a_run_has_pictures_for_widgets() -> None:
-    view, png = WIDGET, "image/png"
-    cell = nbformat.v4.new_code_cell("x")
-    shown: list[dict[str, Any]] = [{view: {}, png: "iVBORw0="}, {view: {}}]
-    for data in shown:
-        cell.outputs.append(nbformat.v4.new_output("display_data", data))
-    widgets: dict[str, Any] = {"application/vnd.jupyter.widget-state+json": {}}
-    book = SCRIPT.still(nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": widgets}))
-    assert [list(output.data) for output in book.cells[0].outputs] == [[png], [view]]
-    assert "widgets" not in book.metadata
-
-
-@pytest.mark.parametrize("full", [True, False])
-def test_what_is_kept_of_a_run_says_where_and_when(tmp_path: Path, full: bool) -> None:
-    """After the first cell; it goes when outputs are stripped."""
-    path = _book(tmp_path, "x")
-    before = SCRIPT.text_of(SCRIPT.stripped(SCRIPT.read(path)))
-    book = SCRIPT.dated(SCRIPT.read(path), full=full)
-    assert [cell.cell_type for cell in book.cells] == ["code", "markdown"]
-    form = "in full" if full else "in the short form of the tests"
-    by_readme = (
-        rf"\*Run {form}: \d{{4}}-\d\d-\d\d, commit \S+, .+, {os.cpu_count()} processors\. .*\*"
-    )
-    assert re.fullmatch(by_readme, book.cells[1].source)
-    nbformat.validate(book)
-    assert SCRIPT.text_of(SCRIPT.stripped(book)) == before
 
 
 def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:

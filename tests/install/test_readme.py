@@ -9,7 +9,6 @@ was installed. The block `sh` that installs the Python package is run with the o
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -26,19 +25,6 @@ from install_tools import (
     needs_pkg_config,
     run,
 )
-
-HELP_OF_EACH = """\
-import contextlib, sys
-from spanwise.__main__ import main
-for name in sys.argv[1:]:
-    with contextlib.suppress(SystemExit):
-        main([name, "--help"])
-"""
-
-
-def test_there_are_examples() -> None:
-    assert examples("c") and examples("cpp")
-    assert examples("python")
 
 
 @pytest.mark.slow
@@ -128,11 +114,3 @@ def test_python_example(example: Example, tmp_path: Path) -> None:
     script.write_text(example.code)
     said = run(sys.executable, script, cwd=tmp_path, env={"MPLBACKEND": "Agg"})
     assert example.output is None or said == example.output
-
-
-def test_every_command_of_the_table_exists() -> None:
-    text = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
-    names = re.findall(r"^\| `spanwise (\w+)", text, re.MULTILINE)
-    assert "demo" in names
-    said = run(sys.executable, "-c", HELP_OF_EACH, *names)
-    assert re.findall(r"^usage: spanwise (\w+)", said, re.MULTILINE) == names

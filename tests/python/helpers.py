@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from spanwise import _lib
 from spanwise.ledger.parts import PARTS
+from spanwise.recordings.recording_set import Recordings
 
 from tests.python.command_server import CommandServer
 
@@ -103,6 +105,17 @@ def script(path: Path, body: str) -> str:
     return str(path)
 
 
+def compiled(folder: Path, code: str, *flags: str, name: str = "program.c") -> Path:
+    """Compile a program of C or C++; skip the test where there is no compiler."""
+    compiler = shutil.which("g++" if name.endswith(".cc") else "cc")
+    if compiler is None:
+        pytest.skip("there is no compiler on this machine")
+    source = folder / name
+    source.write_text(code, "utf-8")
+    subprocess.run([compiler, "-O0", source, "-o", source.with_suffix(""), *flags], check=True)
+    return source.with_suffix("")
+
+
 def make_ops(*rows: tuple[int, int, int]) -> NDArray[np.void]:
     """Return operations from (kind, object, size), a microsecond apart."""
     ops = np.zeros(len(rows), sw.OPS_DTYPE)
@@ -160,6 +173,20 @@ def histories() -> st.SearchStrategy[NDArray[np.void]]:
     """Return a strategy for valid histories of 1 to 600 operations."""
     return st.builds(
         random_ops, st.integers(0, 2**32 - 1), st.integers(1, 600), threads=st.integers(1, 4)
+    )
+
+
+def wanting(*sizes: int) -> sw.Recording:
+    """Return a recording that requests these sizes and keeps the objects."""
+    return sw.Recording.from_ops(make_ops(*((ALLOC, i, size) for i, size in enumerate(sizes))))
+
+
+def by_peak(
+    recordings: Recordings, classes: int = 24, objective: str = "peak", **options: Any
+) -> sw.OptimizeResult:
+    """Return the proposal for the peak, without a search, a bound on waste and a prior."""
+    return sw.optimize(
+        recordings, classes, objective, **{"waste_percent": 100, "prior": 0, **options}
     )
 
 

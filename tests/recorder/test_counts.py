@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise._lib import lib
+from spanwise.recordings.sources import FileSource, read_sites
 
 from tests.recorder.tools import PROGRAMS, Recorder, Run, assert_consistent
 
@@ -176,11 +177,9 @@ def test_counts_equal_valgrinds(
 # --- call sites -----------------------------------------------------------------------------------
 
 
-def chain_sites(recorder: Recorder, path: Path) -> list[list[str]]:
-    text = subprocess.run(
-        [recorder.summary_tool, "--sites", path], capture_output=True, text=True, check=True
-    ).stdout
-    return [line.split()[2:] for line in text.splitlines() if line.startswith("site")]
+def chain_sites(path: Path) -> list[list[str]]:
+    sites = read_sites(FileSource(path, valid_prefix=False).open())
+    return [[f"{address:x}" for address in one] for one in sites.values()]
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="deep call sites need x86-64")
@@ -192,7 +191,7 @@ def test_chains_equal_backtrace(
     program = recorder.program("stacks", "-rdynamic", *flags)
     run = recorder.run([program, str(depth)], tmp_path, options={"STACKS": "128"})
     expected = run.process.stdout.split()
-    chains = chain_sites(recorder, tmp_path / "out.swt")
+    chains = chain_sites(tmp_path / "out.swt")
     # The innermost addresses differ: malloc and backtrace are called from different places.
     assert expected[1:] in [chain[1:] for chain in chains]
 
@@ -229,7 +228,7 @@ def test_depth_option(recorder: Recorder, tmp_path: Path, depth: str | None, lon
     options = {} if depth is None else {"STACKS": depth}
     command: list[str | Path] = [recorder.program("stacks", "-rdynamic"), "20"]
     run = recorder.run(command, tmp_path, options=options)
-    chains = chain_sites(recorder, tmp_path / "out.swt")
+    chains = chain_sites(tmp_path / "out.swt")
     assert max((len(chain) for chain in chains), default=0) == longest
     assert run.main["stack_depth"] == str(longest)
 

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
+import numpy as np
+import spanwise as sw
 from spanwise import _lib
+from spanwise._lib import check, lib
 from spanwise.recordings.recorder import RECORDER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,41 +58,22 @@ class Recorder:
     def __init__(self, build: Path) -> None:
         self.build = build
         self.library = Path(os.environ.get("SPANWISE_RECORD_LIB") or _lib.native_library(RECORDER))
-        self.summary_tool = self._build_summary()
-
-    def _compile(self, *arguments: str | Path) -> None:
-        command: list[str | Path] = [
-            CC,
-            "-O1",
-            "-std=gnu11",
-            "-fPIC",
-            "-I",
-            ROOT / "include",
-            "-I",
-            ROOT / "src",
-        ]
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            if "zstd.h" in done.stderr or "libzstd" in done.stderr:
-                pytest.skip("the zstd development files are missing")
-            raise AssertionError(done.stderr)
-
-    def _floor(self) -> list[Path]:
-        rooms = ["base", "os/linux", "ds", "trace"]
-        return [path for room in rooms for path in sorted((ROOT / "src" / room).glob("*.c"))]
-
-    def _build_summary(self) -> Path:
-        tool = self.build / "summary"
-        sources = [PROGRAMS / "summary.c", *self._floor()]
-        self._compile(*sources, "-o", tool, "-l:libzstd.a", "-lpthread")
-        return tool
 
     def program(self, name: str, *flags: str) -> Path:
         """Compiles tests/recorder/NAME.c, unless that was done already."""
         out = self.build / "-".join([name, *flags])
         if not out.exists():
             source = PROGRAMS / f"{name}.c"
-            self._compile("-fno-builtin", *flags, source, "-o", out, "-lpthread", "-ldl")
+            command: list[str | Path] = [
+                CC,
+                "-O1",
+                "-std=gnu11",
+                "-fPIC",
+                "-fno-builtin",
+                *flags,
+                source,
+            ]
+            subprocess.run([*command, "-o", out, "-lpthread", "-ldl"], check=True)
         return out
 
     def environment(
@@ -104,32 +87,24 @@ class Recorder:
 
     def salvage(self, path: Path, areas: Path) -> None:
         """Takes what a program left in its areas into its recording."""
-        done = subprocess.run(
-            [self.summary_tool, "--salvage", areas, path],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        check(lib.sw_trace_salvage(_lib.c_path(path), _lib.c_path(areas), 0, 0))
 
     def summarise(self, path: Path, *, prefix: bool = False) -> dict[str, str]:
         """The recording's totals and metadata, by name."""
-        arguments = ["--valid-prefix"] if prefix else []
-        done = subprocess.run(
-            [self.summary_tool, *arguments, path], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+        one = sw.Recording.open(path, valid_prefix=prefix)
+        meta = {f"meta.{name}": value for name, value in one.meta}
+        found = {**one.info, **one.summary.to_dict(), **meta}
+        return {name: str(value) for name, value in found.items()}
 
     def threads(self, path: Path) -> list[ThreadSeen]:
         """What each thread did, by its number."""
-        done = subprocess.run(
-            [self.summary_tool, "--threads", path], capture_output=True, text=True, check=True
-        )
-        rows = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
-        assert [row[0] for row in rows] == list(range(len(rows)))
-        assert not any(row[4] for row in rows), "an end after an end"
-        return [ThreadSeen(row[1], row[2], bool(row[3])) for row in rows]
+        ops = np.asarray(sw.Recording.open(path).ops)
+        found = []
+        for thread in range(int(ops["thread"].max()) + 1):
+            ends = ops["kind"][ops["thread"] == thread] == lib.SW_OP_THREAD_END
+            assert len(ends) and not (ends[1:] & ends[:-1]).any(), "an end after an end"
+            found.append(ThreadSeen(len(ends), int(ends.sum()), bool(ends[-1])))
+        return found
 
     def run(
         self,

@@ -1,15 +1,13 @@
-// SPDX-License-Identifier: Apache-2.0 FlatBuffers and Protobuf (protobuf-c) that take their memory
-// from a sw_allocator: that of an arena, and that of the C library. Messages are encoded and
+// SPDX-License-Identifier: Apache-2.0
+// FlatBuffers and Protobuf (protobuf-c) that take their memory from a sw_allocator: that of an
+// arena, and that of the C library. Messages are encoded and
 // decoded, and what comes back is compared with what went in; the bytes do not depend on the
 // memory; in an arena the finished buffer lies in a chunk, aligned as max_align_t, and nothing is
 // freed before the arena is. Calls, bytes and copied bytes are counted and compared with what the
 // sizes say.
-//
-//     test_serializers [ROUNDS]      ROUNDS: prints the counts and ns of a message as well
 #include <message.pb-c.h>
 #include <message_generated.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -200,43 +198,6 @@ void same_bytes_on_both() {
     }
 }
 
-// A builder that begins with enough never moves: one request, and no byte is copied after it was
-// written.
-void builds_in_place() {
-    Text text = text_of(40); // a body of 1480 bytes
-    for (size_t first = 64; first <= 4096; first *= 64) {
-        sw_arena *arena = make();
-        Counts counts;
-        (void)through_flatbuffers(text, sw_arena_allocator(arena), arena, &counts, first);
-        CHECK_EQ(counts.moves == 0, first == 4096);
-        CHECK_EQ(counts.moved_bytes == 0, first == 4096);
-        CHECK_EQ(counts.allocs, 1 + counts.moves);
-        CHECK_EQ(sw_arena_free(arena), SW_OK);
-    }
-}
-
-// The limit of an arena that falls back on nothing: the serialiser is told, and decodes nothing.
-void tells_of_full_arenas() {
-    sw_arena_options options;
-    sw_arena *arena = nullptr;
-    sw_arena_options_init(&options);
-    options.mode = SW_ARENA_FORCE;
-    options.limit_bytes = SW_ARENA_CHUNK_DEFAULT;
-    CHECK_EQ(sw_arena_create(&options, &arena), SW_OK);
-    Text text = text_of(40);
-    Counts counts;
-    std::vector<uint8_t> bytes = through_protobuf(text, *sw_allocator_libc(), nullptr, &counts);
-    ProtoMemory own{sw_arena_allocator(arena), &counts};
-    ProtobufCAllocator allocator{proto_alloc, proto_free, &own};
-    int decoded = 0;
-    while (decoded < 100 && message__unpack(&allocator, bytes.size(), bytes.data()) != nullptr)
-        decoded++;
-    CHECK(decoded >= 40 &&
-          decoded <= 42); // of 65,536 bytes each takes 1480, and some 100 for the record
-    CHECK_EQ(sw_last_error()->status, SW_LIMIT);
-    CHECK_EQ(sw_arena_free(arena), SW_OK);
-}
-
 // The adapters of the public headers: a message is built, packed and decoded in an arena, and a
 // full arena is reported.
 void adapters_of_an_arena() {
@@ -284,62 +245,11 @@ void adapters_of_a_full_arena() {
     CHECK(message__unpack(&allocator, bytes.size(), bytes.data()) == nullptr);
 }
 
-// --- what a message costs, on request ------------------------------------------------------------
-
-template <typename Work> double ns_each(uint32_t rounds, Work work) {
-    auto before = std::chrono::steady_clock::now();
-    for (uint32_t i = 0; i < rounds; i++) work(i);
-    std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - before;
-    return took.count() / rounds;
-}
-
-void print_line(const char *what, uint32_t rounds, const Counts &counts, double ns) {
-    double each = rounds;
-    printf("%-24s %8.0f ns %6.2f requests %8.1f B %6.2f moves %8.1f B moved\n", what, ns,
-           static_cast<double>(counts.allocs) / each, static_cast<double>(counts.bytes) / each,
-           static_cast<double>(counts.moves) / each,
-           static_cast<double>(counts.moved_bytes) / each);
-}
-
-void print_costs(uint32_t rounds) {
-    std::vector<Text> texts;
-    for (uint32_t i = 0; i < 64; i++) texts.push_back(text_of(i));
-    sw_arena *arena = make();
-    sw_allocator of_arena = sw_arena_allocator(arena), of_libc = *sw_allocator_libc();
-    for (size_t first : {size_t{256}, size_t{4096}}) {
-        Counts heap, bump;
-        std::string name = "FlatBuffers, " + std::to_string(first) + " B";
-        double ns = ns_each(rounds, [&](uint32_t i) {
-            (void)through_flatbuffers(texts[i % 64], of_libc, nullptr, &heap, first);
-        });
-        print_line((name + ", heap").c_str(), rounds, heap, ns);
-        ns = ns_each(rounds, [&](uint32_t i) {
-            (void)through_flatbuffers(texts[i % 64], of_arena, nullptr, &bump, first);
-            if (i % 32 == 31) (void)sw_arena_reset(arena);
-        });
-        print_line((name + ", arena").c_str(), rounds, bump, ns);
-    }
-    Counts heap, bump;
-    double ns = ns_each(rounds, [&](uint32_t i) {
-        (void)through_protobuf(texts[i % 64], of_libc, nullptr, &heap);
-    });
-    print_line("Protobuf, heap", rounds, heap, ns);
-    ns = ns_each(rounds, [&](uint32_t i) {
-        (void)through_protobuf(texts[i % 64], of_arena, nullptr, &bump);
-        if (i % 32 == 31) (void)sw_arena_reset(arena);
-    });
-    print_line("Protobuf, arena", rounds, bump, ns);
-    (void)sw_arena_free(arena);
-}
-
 } // namespace
 
-int main(int argc, char **argv) {
+int main() {
     same_bytes_on_both();
-    builds_in_place();
-    tells_of_full_arenas();
     adapters_of_an_arena();
     adapters_of_a_full_arena();
-    if (argc > 1) print_costs(static_cast<uint32_t>(strtoul(argv[1], nullptr, 10)));
     return check_result();
 }

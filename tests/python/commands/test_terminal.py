@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output on terminals: tables fit the width, prose is wrapped, colors are optional."""
+"""Output on terminals, modules that a command loads, shell completion, manual pages."""
 
 from __future__ import annotations
 
+import importlib
 import io
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import spanwise as sw
 from spanwise import _format, workloads
-from spanwise.__main__ import main
+from spanwise.__main__ import main, make_parser
 from spanwise.commands import COMMANDS
 from spanwise.commands._common import show
 from spanwise.measure.bench_result import BenchResult
 
-from tests.python.helpers import needs_recorder, random_ops
+from tests.python.helpers import ROOT, needs_recorder, random_ops
 
 WIDTH = 80
 GC_LINE = (
@@ -107,19 +112,8 @@ def test_run_and_bench_fit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--", "python3", "-c", "0"]) == 0
     said = capsys.readouterr().err
     assert "held" in said
-    job = [
-        "--rounds",
-        "2",
-        "--allocator",
-        "plain",
-        "--allocator",
-        "glibc",
-        "--",
-        "python3",
-        "-c",
-        "0",
-    ]
-    assert main(["bench", *job]) == 0
+    job = "--rounds 2 --allocator plain --allocator glibc -- python3 -c 0"
+    assert main(["bench", *job.split()]) == 0
     said += capsys.readouterr().out
     assert "peak RSS" in said and "--wide" in said
     assert [line for line in said.splitlines() if len(line) > WIDTH] == []
@@ -137,13 +131,16 @@ def test_bench_shows_all_columns_where_they_fit() -> None:
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_help_fits(
+def test_help_fits_and_has_an_example(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as caught:
         main([*filter(None, [name]), "--help"])
-    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > WIDTH] == []
+    text = capsys.readouterr().out
+    assert caught.value.code == 0 and text.startswith(f"usage: spanwise {name}".rstrip())
+    assert [line for line in text.splitlines() if len(line) > WIDTH] == []
+    assert not name or text.split("\n\n")[2].startswith(f"example:\n  spanwise {name} ")
 
 
 # --- colors ---------------------------------------------------------------------------------------
@@ -205,3 +202,120 @@ def test_prose_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
         f"    /a/path/{'x' * 40}",
         "short",
     ]
+
+
+# The recorder starts nothing: its words are printed, with what is loaded by then.
+WITNESS = """
+import subprocess, sys
+sys.argv = ["spanwise", "record", "-o", "x.swt", "--", "true"]
+def error_line(*_, **__):
+    print(sorted({"numpy", "spanwise.recordings.recording", "spanwise.plots"} & set(sys.modules)))
+    sys.exit(0)
+subprocess.Popen = error_line
+from spanwise.__main__ import command
+command()
+"""
+
+
+def run(text: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", text], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_program_does_not_wait_for_numpy(tmp_path: Path) -> None:
+    done = run(WITNESS, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["record", "--help"], ["fly"], []])
+def test_help_and_errors_are_those_of_all_commands(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parser of one command has the same help and errors as the parser of all commands."""
+    monkeypatch.setenv("COLUMNS", "80")
+    seen = []
+    for parse in (main, make_parser().parse_args):
+        with pytest.raises(SystemExit) as caught:
+            parse(words)
+        seen.append((caught.value.code, *capsys.readouterr()))
+    assert seen[0] == seen[1] and any(seen[0][1:])
+
+
+# --- completion -----------------------------------------------------------------------------------
+
+
+def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    pytest.importorskip("shtab", reason="shtab is not installed (extra: completion)")
+    with pytest.raises(SystemExit) as end:
+        main(["--print-completion", shell])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def completed(folder: Path, line: str) -> set[str]:
+    """Return bash's completions of the last word of a line."""
+    words = line.split(" ")
+    quoted = " ".join(f'"{word}"' for word in words)
+    ask = (
+        f"source {folder}/script; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1};"
+        "_shtab_spanwise; printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    done = subprocess.run(
+        ["bash", "-c", ask], capture_output=True, text=True, check=False, cwd=folder
+    )
+    return set(done.stdout.split())
+
+
+def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = script("bash", capsys)
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    (tmp_path / "script").write_text(text)
+    (tmp_path / "my.swt").touch()
+    (tmp_path / "myfolder").mkdir()
+    assert completed(tmp_path, "spanwise opt") == {"optimize"}
+    assert completed(tmp_path, "spanwise ledger --val") == {"--valid-prefix"}
+    assert completed(tmp_path, "spanwise replay --touch e") == {"ends"}
+    assert completed(tmp_path, "spanwise ledger my") == {"my.swt", "myfolder"}
+    assert completed(tmp_path, "spanwise build --output my") == {"myfolder"}
+
+
+def test_without_shtab_the_error_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.import_module
+
+    def absent(name: str) -> ModuleType:
+        if name == "shtab":
+            raise ImportError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(SystemExit) as end:
+        main(["--print-completion", "bash"])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert "--print-completion needs shtab: pip install 'spanwise[completion]'" in said
+
+
+# --- manual pages ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def man(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("man")
+    words = [sys.executable, str(ROOT / "scripts/man_pages.py"), str(folder)]
+    subprocess.run(words, check=True)
+    return sorted(folder.glob("*.1"))
+
+
+def test_each_command_has_one(man: list[Path]) -> None:
+    names = {f"spanwise-{name}.1" for name in COMMANDS}
+    assert {page.name for page in man} == {"spanwise.1", *names}
+    for page in man:
+        text = page.read_text(encoding="utf-8")
+        for part in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "SEE ALSO"):
+            assert f".SH {part}\n" in text, page.name
+        assert page.name == "spanwise.1" or ".SH EXAMPLE\n.nf\n  spanwise " in text, page.name
+        assert "SUPPRESS" not in text and "%(" not in text

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collected heaps: reachability against a search of numpy edges."""
+"""Collected heaps: reachability against a search, fields, roots, finalizers, weak references."""
 
 from __future__ import annotations
 
 import gc
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import spanwise as sw
-
-from tests.python.helpers import in_threads
 
 NONE = 2**32 - 1
 
@@ -83,13 +83,6 @@ def test_objects_are_roots_while_they_live() -> None:
             parent[1] = None
 
 
-def test_a_rate_is_objects_by_the_time_of_marking() -> None:
-    cycle = sw.Cycle(1, 1, 1500, 0, 1500, 3, 0, 0, 0, 0, 0, 0, False, 0, 0, "object")
-    assert cycle.marked_objects_per_second == 2e6
-    timeless = sw.Cycle(1, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, False, 0, 0, "span")
-    assert timeless.marked_objects_per_second == 0.0
-
-
 def test_a_cycle_that_is_abandoned_frees_nothing() -> None:
     with sw.CollectedHeap() as heap:
         heap.new(node_type(heap))
@@ -123,6 +116,13 @@ def test_calls_in_a_wrong_state() -> None:
 def test_bad_arguments() -> None:
     with sw.CollectedHeap() as heap, sw.CollectedHeap() as other:
         kind, foreign = heap.add_type("pair", 16, [0]), other.add_type("pair", 16, [0])
+        for name in ("concurrent", "conservative"):
+            with pytest.raises(TypeError, match=name):
+                sw.CollectedHeap(**{name: 1})  # type: ignore[arg-type]
+        with pytest.raises(sw.InvalidError, match="not both"):
+            heap.add_type("bad", NODE, [1])
+        with pytest.raises(sw.InvalidError, match="its fields are"):
+            heap.new(kind)["next"]
         with pytest.raises(sw.InvalidError, match="word 2"):
             heap.add_type("past", 16, [2])
         with pytest.raises(sw.InvalidError, match="multiple of 8"):
@@ -181,95 +181,6 @@ def test_a_limit_is_an_error_and_a_collection_helps() -> None:
                 heap.new(row)
         heap.collect()
         assert heap.new(row).count == 1
-
-
-def test_threads_share_a_heap() -> None:
-    with sw.CollectedHeap() as heap:
-        kind = heap.add_type("pair", 16, [0, 1])
-        kept: list[sw.CollectedObject] = []
-
-        def work(number: int) -> None:
-            head = heap.new(kind)
-            kept.append(head)
-            for i in range(200):
-                node = heap.new(kind)
-                head[0] = node
-                if i % 20 == number:
-                    heap.collect()
-
-        in_threads(work)
-        gc.collect()
-        heap.verify()
-        assert heap.collect().marked_objects == 8
-
-
-def test_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    with sw.CollectedHeap() as heap:
-        graph = heap.build(node_type(heap, 2), sw.binary_tree(9))
-        heap.start()
-        while heap.phase != "idle":
-            heap.step(100)
-        graph.release()
-        heap.collect()
-        bars: list[Any] = list(heap.plot_cycles().patches)
-        assert sum(bar.get_height() > 0 for bar in bars) == 2
-        lines = heap.plot_pauses().lines
-        names = [str(line.get_label()).split(" ")[0] for line in lines]
-        assert names == ["idle", "marking", "sweeping"]
-        assert len(np.asarray(lines[0].get_xdata())) == 2
-
-
-# --- pace -----------------------------------------------------------------------------------------
-
-
-def test_cycles_come_by_themselves() -> None:
-    """By hand: nothing lives, so after 4 MiB, and then with 8 MiB that live after 8 MiB."""
-    mib = 1 << 20
-    with sw.CollectedHeap() as heap:
-        kind = heap.add_type("chunk", mib, [])
-        heap.set_pace(100)
-        for _ in range(4):
-            heap.new(kind).release()
-        assert [row["freed_objects"] for row in heap.cycles] == [3]
-        kept = heap.new(kind, 8)  # 8 MiB: time for a cycle, which frees the fourth
-        assert heap.collect().marked_bytes == 8 * mib
-        for number in range(1, 9):
-            heap.new(kind).release()
-            assert len(heap.cycles) == 3 + (number == 8)
-        assert heap.cycles["freed_objects"].tolist() == [3, 1, 0, 7]
-        assert heap.pauses["phase"].tolist() == ["idle"] * 4
-        heap.set_pace(0)
-        for _ in range(40):
-            heap.new(kind).release()
-        assert len(heap.cycles) == 4
-        kept.release()
-
-
-def test_tiny_objects_share_a_block_that_lives_with_the_last_of_them() -> None:
-    with sw.CollectedHeap("go", tiny=True) as heap:
-        text = heap.add_type("text", 4)
-        first, second = heap.new(text), heap.new(text, 2)
-        assert first.address % 16 == 0
-        assert second.address == first.address + 8  # 8 B are aligned to 8
-        for packed in (first, second):
-            with pytest.raises(sw.StateError, match="may share its block"):
-                packed.free()
-            with pytest.raises(sw.InvalidError):
-                heap.weak(packed)
-            with pytest.raises(sw.InvalidError):
-                heap.set_finalizer(packed, lambda _: None)
-        alone = heap.new(heap.add_type("long", 24))
-        alone.free()
-        first.release()
-        filler = heap.new(heap.add_type("odd", 1), 15)  # a second block, with 1 B of room
-        assert heap.collect().marked_objects == 2  # second's block and filler's
-        filler.release()
-        newest = heap.new(text, 3)  # a third, with 4 B of room
-        assert newest.address % 16 == 0
-        second.release()
-        assert heap.collect().freed_objects == 2
-        heap.verify()
 
 
 # --- fields ---------------------------------------------------------------------------------------
@@ -355,14 +266,6 @@ def test_a_struct_format() -> None:
 def test_layouts_that_are_refused(layout: Any, said: str) -> None:
     with sw.CollectedHeap() as heap, pytest.raises(sw.InvalidError, match=said):
         heap.add_type("bad", layout)
-
-
-def test_fields_and_pointers_are_alternatives() -> None:
-    with sw.CollectedHeap() as heap:
-        with pytest.raises(sw.InvalidError, match="not both"):
-            heap.add_type("bad", NODE, [1])
-        with pytest.raises(sw.InvalidError, match="its fields are"):
-            heap.new(heap.add_type("words", 16, [0]))["next"]
 
 
 def test_a_pointer_to_a_freed_object_is_not_followed() -> None:
@@ -452,3 +355,142 @@ def test_the_map_of_a_collected_heap() -> None:
         big = heap.new(heap.add_type("big", 1 << 20))
         big.free()
         assert heap.trim() >= 1 << 20
+
+
+@pytest.fixture
+def heap() -> Iterator[sw.CollectedHeap]:
+    with sw.CollectedHeap() as made:
+        made.set_debug(checkmark=True, clobber=True)
+        yield made
+
+
+def pair_type(heap: sw.CollectedHeap) -> sw.ObjectType:
+    return heap.add_type("pair", 16, [0, 1])
+
+
+def test_a_finalizer_gets_its_object_once(heap: sw.CollectedHeap) -> None:
+    kind, seen = pair_type(heap), []
+    made = heap.new(
+        kind, 3, finalizer=lambda it: seen.append((it.address, it.count, it[5].address))
+    )
+    inner = heap.new(kind)
+    made[5], address = inner, made.address
+    expected = (address, 3, inner.address)
+    assert (heap.collect().due_finalizers, heap.run_finalizers()) == (0, 0)
+    del made, inner
+    cycle = heap.collect()
+    assert (cycle.due_finalizers, cycle.marked_objects, cycle.freed_objects) == (1, 2, 0)
+    assert seen == []
+    assert (heap.run_finalizers(), seen) == (1, [expected])
+    assert heap.run_finalizers() == 0
+    assert heap.collect().freed_objects == 2
+    assert heap.collect().due_finalizers == 0
+
+
+def test_a_finalizer_that_raises_goes_to_the_unraisable_hook(
+    heap: sw.CollectedHeap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caught: list[BaseException | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda event: caught.append(event.exc_value))
+    kind, called = pair_type(heap), []
+
+    def fails(it: sw.CollectedObject) -> None:
+        called.append(it.address)
+        raise ValueError(f"of {it.address}")
+
+    for _ in range(3):
+        heap.new(kind, finalizer=fails)
+    heap.collect()
+    assert heap.run_finalizers() == 3
+    assert [str(error) for error in caught] == [f"of {address}" for address in called]
+    assert all(isinstance(error, ValueError) for error in caught)
+    caught.clear()  # their tracebacks have the objects
+    assert heap.collect().freed_objects == 3
+
+
+def test_what_finalizers_may_do(heap: sw.CollectedHeap) -> None:
+    kind, done = pair_type(heap), []
+
+    def works(it: sw.CollectedObject) -> None:
+        heap.collect()
+        it[0] = heap.new(kind)
+        assert it[0] is not None
+        it.free()
+        done.append(heap.run_finalizers())
+
+    for _ in range(2):
+        heap.new(kind, finalizer=works)
+    heap.collect()
+    assert heap.run_finalizers(1) == 1
+    assert done == [0, 1]
+    heap.verify()
+
+
+def test_an_explicit_free_takes_finalizer_and_references_away(heap: sw.CollectedHeap) -> None:
+    made = heap.new(pair_type(heap), finalizer=lambda _: pytest.fail("it was freed"))
+    weak, long = heap.weak(made), heap.weak(made, long=True)
+    made.free()
+    assert weak() is None
+    assert long() is None
+    assert (heap.collect().due_finalizers, heap.run_finalizers()) == (0, 0)
+    for call in (heap.weak, lambda it: heap.set_finalizer(it, print)):
+        with pytest.raises(sw.BlockFreedError):
+            call(made)
+
+
+def test_weak_references(heap: sw.CollectedHeap) -> None:
+    kind = pair_type(heap)
+    made = heap.new(kind, 2)
+    weak = heap.weak(made)
+    assert weak() is made
+    assert repr(weak) == f"<WeakObject to {kind!r}>"
+    heap.collect()
+    assert weak() is made
+    parent = heap.new(kind)
+    parent[0], address = made, made.address
+    del made
+    gc.collect()
+    assert heap.collect().cleared_refs == 0
+    again = weak()
+    assert again is not None
+    assert (again.address, again.count, again.type) == (address, 2, kind)
+    assert weak() is again
+    parent[0] = None
+    assert heap.collect().cleared_refs == 0  # `again` is a root
+    again.release()
+    assert heap.collect().cleared_refs == 1
+    assert weak() is None
+
+
+def test_wrong_arguments(heap: sw.CollectedHeap) -> None:
+    made = heap.new(pair_type(heap))
+    with sw.CollectedHeap() as other:
+        with pytest.raises(sw.InvalidError, match="another heap"):
+            other.weak(made)
+        with pytest.raises(sw.InvalidError, match="another heap"):
+            other.set_finalizer(made, print)
+    with pytest.raises(TypeError, match="not int"):
+        heap.weak(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="finalizer must be callable"):
+        heap.set_finalizer(made, 7)  # type: ignore[arg-type]
+    with pytest.raises(sw.InvalidError):
+        heap.run_finalizers(-1)
+
+
+# --- joined ---------------------------------------------------------------------------------------
+
+
+def test_states_of_joining() -> None:
+    heap = sw.CollectedHeap()
+    with heap.joined("main"):
+        with pytest.raises(sw.StateError, match="joined before"), heap.joined("main"):
+            pass
+        heap.collect()
+    with pytest.raises(ValueError, match="out"), heap.joined("again"):
+        raise ValueError("out")
+    with pytest.raises(sw.InvalidError):
+        heap.set_stop_ms(0)
+    with heap.joined("closes"):
+        heap.close()
+    with pytest.raises(sw.HeapClosedError), heap.joined("late"):
+        pass

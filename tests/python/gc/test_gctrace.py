@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gctrace lines, pause histograms and mutator utilisation."""
+"""gctrace lines, pause histograms, mutator utilisation, and events of a collected heap."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
+from spanwise.gc.events import EVENT_DTYPE, as_events
 from spanwise.gc.trace import parse_gctrace, read_gctrace
 
 SAMPLES = Path(__file__).with_name("gctrace-samples.txt")
@@ -272,8 +272,7 @@ def test_every_pause_is_in_its_bucket() -> None:
     assert sw.pause_histogram([2**53 - 1])["to_ns"].tolist() == [2**53]
 
 
-def test_pauses_of_a_heap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MPLBACKEND", "agg")
+def test_pauses_of_a_heap() -> None:
     with sw.CollectedHeap() as heap:
         kind = heap.add_type("pair", 16, [0, 1])
         heap.build(kind, sw.binary_tree(9))
@@ -288,9 +287,6 @@ def test_pauses_of_a_heap(monkeypatch: pytest.MonkeyPatch) -> None:
         assert rows["utilisation"].tolist() == [0, 0]
         share = heap.utilisation()["utilisation"]
         assert 0 < share[-1] < 1
-        axes = heap.plot_utilisation(), heap.plot_pause_histogram()
-        assert [ax.get_xscale() for ax in axes] == ["log", "log"]
-        assert re.fullmatch(r"length of a window, [nµm]?s", axes[0].get_xlabel())
 
 
 def test_pauses_of_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -317,11 +313,88 @@ def test_pauses_of_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         sw.parse_gctrace([]).utilisation()
 
 
-def test_lines_of_go(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    trace = sw.read_gctrace(SAMPLES)
-    assert trace.pause_histogram()["calls"].sum() == 10
-    assert main(["gctrace", str(SAMPLES), "--pauses"]) == 0
-    assert "any" in capsys.readouterr().out
-    assert trace.processes[-1].plot_utilisation().get_xscale() == "log"
-    assert trace.plot_pause_histogram().get_ylabel() == "pauses"
+# --- events ---------------------------------------------------------------------------------------
+
+
+def events_by_hand(
+    rows: list[tuple[str, int, int, int, int]], total: int = 0
+) -> sw.CollectorEvents:
+    return as_events("by hand", [np.array(rows, EVENT_DTYPE)], 0, total)
+
+
+def kinds(events: sw.CollectorEvents) -> list[str]:
+    return [str(kind) for kind in events.array["kind"]]
+
+
+EVENTS = events_by_hand(
+    [
+        ("mark", 1, 7, 110, 20),
+        ("sweep", 1, 7, 130, 30),
+        ("pause", 1, 7, 100, 70),
+        ("assist", 1, 7, 90, 90),
+        ("cycle", 1, 7, 100, 70),
+        ("sweep", 1, 8, 300, 10),
+        ("pause", 2, 7, 400, 50),
+    ],
+    1000,
+)
+
+
+def test_sums_and_what_is_left_to_the_program() -> None:
+    assert [tuple(row) for row in np.asarray(EVENTS.sums()).tolist()] == [
+        ("cycle", 1, 70),
+        ("pause", 2, 120),
+        ("mark", 1, 20),
+        ("sweep", 2, 40),
+        ("assist", 1, 90),
+        ("wait", 0, 0),
+        ("finalize", 0, 0),
+    ]
+    runs = [tuple(row) for row in np.asarray(EVENTS.mutator()).tolist()]
+    assert runs == [(0, 100), (170, 230), (450, 550)]
+    assert sum(length for _, length in runs) + 120 == EVENTS.total_ns
+    # The worst window of 350 ns has both pauses: 100 to 450.
+    least = EVENTS.utilisation([70, 350, 1000])["utilisation"]
+    assert least == pytest.approx([0, 1 - 120 / 350, 0.88])
+
+
+def test_no_events() -> None:
+    none = events_by_hand([], 50)
+    assert [tuple(row) for row in np.asarray(none.mutator()).tolist()] == [(0, 50)]
+    assert none.sums()["events"].sum() == 0
+    assert (none.utilisation([10])["utilisation"] == 1).all()
+    assert "0 events" in str(none)
+
+
+def test_lost_events_move_the_start_of_the_program() -> None:
+    part = np.array([("pause", 3, 7, 400, 50)], EVENT_DTYPE)
+    events = as_events("by hand", [part], 9, 500)
+    assert [tuple(row) for row in np.asarray(events.mutator()).tolist()] == [(450, 50)]
+    assert "9 lost" in str(events)
+
+
+def test_lanes_of_perfetto(tmp_path: Path) -> None:
+    path = tmp_path / "lanes.json"
+    EVENTS.to_perfetto(path)
+    found = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in found if e["name"] == "thread_name"}
+    assert list(names.values()) == [
+        *("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize", "cycle")
+    ]
+    spans = [e for e in found if e["ph"] == "X"]
+    assert all(names[e["tid"]] == e["name"] for e in spans)
+    assert [(e["name"], e["ts"], e["dur"]) for e in spans] == [
+        ("mutator", 0, 0.1),
+        ("mutator", 0.17, 0.23),
+        ("mutator", 0.45, 0.55),
+        ("assist", 0.09, 0.09),
+        ("pause", 0.1, 0.07),
+        ("cycle", 0.1, 0.07),
+        ("mark", 0.11, 0.02),
+        ("sweep", 0.13, 0.03),
+        ("sweep", 0.3, 0.01),
+        ("pause", 0.4, 0.05),
+    ]
+    assert spans[-2]["args"] == {"cycle": 1, "thread": 8}
+    with pytest.raises(OSError, match="nowhere"):
+        EVENTS.to_perfetto(tmp_path / "nowhere" / "lanes.json")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,17 +73,6 @@ def test_simulated_ledger_equals_live_one(
     assert_identity(model)
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_simulated_ledger_equals_live_one_on_a_long_history(table: str) -> None:
-    ops = random_ops(11, 40_000, threads=6)
-    recording = sw.Recording.from_ops(ops)
-    assert_same(recording.ledger(table, "end"), live_ledger(ops, table))
-    peak = recording.summary.peak_op
-    assert_same_parts = recording.ledger(table, "peak")
-    live = live_ledger(ops[:peak], table)
-    assert parts_of(assert_same_parts) == parts_of(live)
-
-
 # --- moments --------------------------------------------------------------------------------------
 
 
@@ -134,20 +122,6 @@ def test_an_operation_is_a_moment(stored: bool, tmp_path: Any) -> None:
 
 
 # --- measures -------------------------------------------------------------------------------------
-
-
-def test_measures_by_their_definitions() -> None:
-    ops = random_ops(21, 5000)
-    recording = sw.Recording.from_ops(ops)
-    ledger = recording.ledger("go")
-    found = {name: measure.value for name, measure in ledger.measures.items()}
-    inside = ledger.roundup_bytes + ledger.tail_bytes + ledger.large_rounding_bytes
-    assert found["internal_waste"] == inside / ledger.requested_bytes
-    small = ledger.classes[1:]
-    assert found["mean_occupancy"] == small["live_objects"].sum() / small["slots"].sum()
-    assert sum(found["occupancy"]) == small["spans"].sum()
-    assert found["held_over_requested"] == ledger.held_bytes / ledger.requested_bytes
-    assert all(measure.definition for measure in ledger.measures.values())
 
 
 def test_johnstone_wilson_ratios() -> None:
@@ -234,25 +208,3 @@ def test_sets_add_up(tmp_path: Any) -> None:
     assert int(together.histogram()["count"].sum()) == counts
     with pytest.raises(ValueError, match=r"nope\.\*: no file matches"):
         sw.RecordingSet.open([tmp_path / "nope.*"])
-
-
-# --- heap over live -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stored", [False, True])
-def test_the_steady_mean(stored: bool, tmp_path: Path) -> None:
-    """The mean over the moments from the first one at which half of the peak is live."""
-    ops = random_ops(5, 1200)
-    recording = sw.Recording.from_ops(ops, tmp_path / "a.swt" if stored else None)
-    rows = recording.timeline(samples=1200)
-    live = np.asarray(rows["requested_bytes"]).astype(float)
-    held = np.asarray(rows["held_bytes"]).astype(float)
-    assert len(rows) == len(ops)
-    first = int(np.argmax(live >= live.max() / 2))
-    steady = live[first:] > 0
-    measures = recording.ledger(at="end").measures
-    assert measures["jw_mean"].value == pytest.approx((held[live > 0] / live[live > 0]).mean())
-    expected = (held[first:][steady] / live[first:][steady]).mean()
-    assert measures["jw_mean_steady"].value == pytest.approx(expected)
-    assert expected < measures["jw_mean"].value
-    assert "half of the peak" in measures["jw_mean_steady"].definition

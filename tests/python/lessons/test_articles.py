@@ -1,76 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each claim of the articles has a verdict and a notebook."""
+"""Counts of the articles: verdicts, blocks, growth of slices."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise.lessons.articles import (
-    VERDICTS,
     Blocks,
     blocks,
     books,
-    claims,
     verdicts,
 )
-from spanwise.lessons.cases import CASES
 
 GO = sw.SizeClassTable.go()
-ROOT = Path(__file__).parents[3]
-NOTEBOOKS = ROOT / "notebooks"
-
-
-def test_a_claim_has_one_name() -> None:
-    names = Counter(claim.key for claim in claims())
-    assert len(names) == len(claims()) == 261
-
-
-def test_verdicts_have_a_reason_and_a_notebook_that_shows_them() -> None:
-    for claim in claims():
-        assert claim.verdict in VERDICTS and claim.reason.endswith(".")
-    for number in {claim.notebook for claim in claims()}:
-        (source,) = NOTEBOOKS.glob(f"{number}-*.ipynb")
-        cells = json.loads(source.read_text(encoding="utf-8"))["cells"]
-        code = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
-        assert f'verdicts("{number}"' in code.replace("\n    ", "")
-
-
-def test_a_reproduced_figure_is_the_figure() -> None:
-    """Reproduced figures are equal, different ones have a reason; a statement needs no figure."""
-    for claim in claims():
-        if claim.verdict == "reproduced" and claim.value is not None:
-            assert claim.ours == claim.value
-        if claim.verdict == "different":
-            assert claim.ours is not None and claim.ours != claim.value
-
-
-UNMEASURED = {
-    *("heap_scan, without arena", "heap_scan, with arena", "cross-NUMA allocations"),
-    *("pool of connections: GC pause, without arena", "pool of connections: GC pause, with arena"),
-    *("offered load", "peak of the real service"),
-}
-"""Times, rates, ratios and sizes without a figure of ours; each reason says why. Never add one."""
-
-
-def test_what_was_measured_has_our_figure() -> None:
-    without = {claim.case for claim in claims() if claim.verdict == "not reproducible"}
-    figures = {
-        c.case for c in claims() if c.case in without and c.unit not in ("count", "statement")
-    }
-    assert figures == UNMEASURED
-    assert len(without) == 13
-
-
-def test_go_times_are_those_of_the_cases() -> None:
-    times = {case.claim: case.go_ns for case in CASES if case.claim}
-    timed = [claim for claim in claims() if claim.unit == "ns/op" and claim.case in times]
-    assert len(timed) == 13
-    assert all((one.verdict, one.ours) == ("different", times[one.case]) for one in timed)
 
 
 def test_a_count_that_is_not_the_verdicts_is_refused() -> None:

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls every method of one class while Python's collector may already have destroyed C objects.
+"""Calls every method of one class while objects around it are destroyed or ended.
 
-Usage: attacks.py CLASS. Each case prints one line before it begins, which names the case after a
-crash, and one line of JSON with its outcome.
+Usage: attacks.py CLASS cycles      from a cycle of which Python's collector may already have
+                                    destroyed the C objects
+       attacks.py CLASS interrupted all objects are ended in the middle of a call
+
+A signal handler, or a `__del__` that the collector calls, may run between any two lines. So each
+method is called once per line of this package that it runs, and at a different line each time, all
+objects around it are closed, freed, reset and pushed to. Each case prints one line before it
+begins, which names the case after a crash, and one line of JSON with its outcome.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -28,6 +35,8 @@ import spanwise as sw
 
 from tests.python.lives import worlds
 
+PACKAGE = f"{Path(sw.__file__).parent}/"
+LINES_MAX = 100
 ENDS = ("close", "free", "reset", "recycle", "release", "unregister", "drain", "trim", "collect")
 """Methods that end something, which are called on everything around before a result is used."""
 
@@ -155,12 +164,9 @@ def suspended(make: Callable[[], World], name: str, note: Callable[[str], None])
 WAYS = (directly, in_del, in_finally, in_coroutine, suspended)
 
 
-def main() -> None:
-    """Runs all cases of the class that the command line names."""
-    faulthandler.enable()
-    warnings.simplefilter("ignore")
+def cycles(cls: str) -> None:
+    """Make each call from a cycle that is collected, in each way."""
     gc.disable()
-    cls = sys.argv[1]
     for name in worlds.own_names(getattr(sw, cls)):
         for way in WAYS:
             print(f"{cls}.{name} {way.__name__}", file=sys.stderr, flush=True)
@@ -175,10 +181,78 @@ def main() -> None:
             gone = left is None or left() is None
             row = {"name": name, "way": way.__name__, "said": said, "gone": gone}
             print(json.dumps(row), flush=True)
-    with sw.Heap() as heap:  # the library still works
-        heap.alloc(100).view()[:] = 1
-        heap.verify()
+
+
+class Interruption:
+    """Counts lines of the package, and acts at one of them."""
+
+    def __init__(self, world: World, at: int) -> None:
+        self.world = world
+        self.left = at
+        self.views: list[Any] = []
+
+    def trace(self, frame: FrameType, event: str, _: object) -> Any:
+        """As sys.settrace wants it."""
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                sys.settrace(None)
+                self.act()
+        return self.trace
+
+    def act(self) -> None:
+        """Do what a handler could do: query, move and end objects."""
+        for one in list(vars(self.world).values()):
+            if isinstance(one, sw.Stack):
+                with suppress(Exception):
+                    one.push(1 << 16)
+        end_all(self.world)
+
+
+def interrupt(cls: str, name: str, at: int) -> bool:
+    """Make one call, interrupted at its `at`-th line; return whether it has that many lines."""
+    world = worlds.WORLDS[cls]()
+    interruption = Interruption(world, at)
+    result = None
+    sys.settrace(interruption.trace)
+    try:
+        result = worlds.call(world, name)
+        if hasattr(result, "__next__"):
+            next(result)
+    except worlds.NoArgumentError:
+        raise
+    except Exception as error:
+        sys.settrace(None)
+        assert not isinstance(error, AttributeError | NameError | AssertionError), repr(error)
+    finally:
+        sys.settrace(None)
+    use(result)
+    return interruption.left <= 0
+
+
+def interrupted(cls: str) -> None:
+    """Interrupt all methods at each of their lines."""
+    gc.collect()
+    gc.freeze()
+    for name in worlds.own_names(getattr(sw, cls)):
+        if "plot" in name:
+            continue
+        at = 1
+        while at < LINES_MAX:
+            print(f"{cls}.{name} line {at}", file=sys.stderr, flush=True)
+            if not interrupt(cls, name, at):
+                break
+            at += 1
+        gc.collect()
+        print(json.dumps({"name": name, "lines": at - 1}), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    {"cycles": cycles, "interrupted": interrupted}[sys.argv[2]](sys.argv[1])
+    with sw.Heap() as heap:  # the library still works
+        heap.alloc(100).view()[:] = 1
+        heap.verify()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import spanwise as sw
@@ -15,8 +14,7 @@ from spanwise.optimizer.pareto import AS_RECORDED, PARETO_DTYPE, _row, _SpreadSo
 from spanwise.recordings.sources import Batch
 from spanwise.results.rows import as_rows
 
-from tests.python.helpers import ALLOC, FREE, make_ops
-from tests.python.optimizer.optimizer_tools import by_peak
+from tests.python.helpers import ALLOC, FREE, by_peak, make_ops
 
 
 def point(classes: int, scale: int, caches: int, resident: int) -> tuple[int, ...]:
@@ -47,15 +45,6 @@ def test_the_lowest_point_of_each_curve() -> None:
         (1, 0, 20, 200, 800),
         (1, 4, 30, 100, 900),
         (2, 0, 20, 150, 850),
-    ]
-
-
-def test_the_text_marks_the_lowest_points() -> None:
-    marked = [line.split() for line in str(FRONT).splitlines() if line.endswith("least")]
-    assert [(line[0], line[1], line[2]) for line in marked] == [
-        ("20", "x1", "recorded"),
-        ("30", "x1", "4"),
-        ("20", "x2", "recorded"),
     ]
 
 
@@ -133,13 +122,3 @@ def test_pareto_rows_are_ledgers(program: sw.Recording) -> None:
     assert (four["cached_bytes"] > one["cached_bytes"]).all()
     assert str(pareto).count("least") == 4
     assert len(pareto.to_dict()["minima"]) == 4
-
-
-def test_pictures(program: sw.Recording) -> None:
-    best = by_peak(program, classes=12)
-    pareto = best.make_pareto(counts=(4, 8), caches=(AS_RECORDED,), scales=(1,))
-    drawn, waste = pareto.plot(), best.plot_waste()
-    assert len(drawn.get_lines()) == 2
-    assert waste.get_title() == "round-up of each size under c16, best-12-peak"
-    plt.close("all")
-    assert "best-12-peak" in best._repr_html_()

@@ -87,14 +87,6 @@ def test_a_title_replaces_the_pictures_own() -> None:
     assert [ax.get_title(loc=place) for place in ("left", "center", "right")] == ["", "mine", ""]
 
 
-# --- in a real kernel -----------------------------------------------------------------------------
-
-
-def images(cell: Any) -> int:
-    """Return the pictures that a cell shows."""
-    return sum("image/png" in output.get("data", {}) for output in cell.outputs)
-
-
 # --- pictures of maps -----------------------------------------------------------------------------
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory and Reader against io.BytesIO, and bad use of both."""
+"""Memory, Reader, scalable allocators: models, bad use, growth, recycling, live views."""
 
 from __future__ import annotations
 
 import gc
 import io
 import os
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -220,3 +221,306 @@ def test_a_long_line_is_not_read_byte_by_byte() -> None:
     reader = _Counting(bytes(200_000))
     assert reader.readlines() == [bytes(200_000)]
     assert reader.looks <= 10 + 2 + 3
+
+
+# --- scalable and memory allocators, and RecyclableMemory -----------------------------------------
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda memory: memory.views()[1],
+        lambda memory: np.frombuffer(memory.views()[1], np.uint8)[2:],
+        lambda memory: next(sw.Reader(memory).pieces(2)),
+        lambda memory: sw.Reader(memory).current()[1:],
+        lambda memory: sw.Memory(memory.views()[1]),
+        lambda memory: sw.Reader(sw.Memory(*memory.views())),
+    ],
+)
+def test_a_view_that_is_alive_forbids_recycling(take: Callable[[sw.Memory], object]) -> None:
+    allocator = sw.ScalableAllocator()
+    memory = sw.RecyclableMemory(allocator)
+    memory.next_n(4)[:] = b"abcd"
+    memory.next_n(5)[:] = b"efghi"
+    memory.push(b"shared")
+    view = take(memory)
+    for _ in range(2):
+        with pytest.raises(sw.BlockBusyError, match="view"):
+            memory.recycle()
+        assert memory.to_bytes() == b"abcdefghishared"
+        assert sw.Reader(memory).read() == b"abcdefghishared"
+        with pytest.raises(sw.BlockBusyError, match="9 bytes are allocated"):
+            allocator.close()
+    del view
+    gc.collect()
+    memory.recycle()
+    assert allocator.stats().taken_bytes == 0
+
+
+def test_clips_and_updates_do_not_lose_blocks() -> None:
+    allocator = sw.ScalableAllocator()
+    memory = sw.RecyclableMemory(allocator)
+    for text in (b"abc", b"def", b"ghi"):
+        memory.next_n(3)[:] = text
+    memory.update(1, b"DEF")
+    reader = sw.Reader(memory)
+    reader.skip(7)
+    parts = [bytes(part) for part in reader.clip_front()]
+    assert (parts, memory.to_bytes()) == ([b"abc", b"DEF", b"g"], b"hi")
+    view = memory.views()[0]
+    with pytest.raises(sw.BlockBusyError):
+        memory.recycle()
+    assert memory.to_bytes() == b"hi"
+    del view
+    memory.recycle()
+    assert allocator.stats().taken_bytes == 0
+
+
+# --- plain, and clones ----------------------------------------------------------------------------
+
+
+def test_a_plain_memory_does_the_same_without_an_allocator() -> None:
+    memory = sw.RecyclableMemory(None)
+    allocator = sw.ScalableAllocator()
+    assert memory.allocator is None and sw.RecyclableMemory(allocator).allocator is allocator
+    memory.next_n(3)[:] = b"abc"
+    memory.push(b"shared")
+    view = memory.next_n(2)
+    view[:] = b"de"
+    assert repr(memory) == "<RecyclableMemory: plain, 11 B, 2 blocks owned>"
+    with pytest.raises(sw.BlockBusyError, match="view"):
+        memory.recycle()
+    assert sw.Reader(memory).read() == b"abcsharedde"
+    del view
+    gc.collect()
+    memory.recycle()
+    assert (memory.size_bytes, len(memory), len(memory._owned)) == (0, 0, 0)
+    for size, kind in ((0, sw.InvalidError), (-1, sw.InvalidError), (1 << 62, sw.OutOfMemoryError)):
+        with pytest.raises(kind):
+            memory.next_n(size)
+    assert len(memory) == 0
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_clone_has_its_own_bytes(plain: bool) -> None:
+    source = sw.Memory(b"abc", b"", bytearray(b"defgh"))
+    clone = sw.RecyclableMemory(None if plain else sw.ScalableAllocator())
+    clone.push(b"x")
+    clone.clone(source)
+    assert [bytes(view) for view in clone.views()] == [b"x", b"abc", b"", b"defgh"]
+    clone.views()[3][0] = ord("D")
+    assert source.to_bytes() == b"abcdefgh"
+    clone.clone(clone)
+    assert clone.to_bytes() == b"xabcDefghxabcDefgh"
+    assert len(clone._owned) == 2 + 3
+    clone.recycle()
+    assert len(clone._owned) == 0
+
+
+def test_a_clone_that_does_not_fit_adds_nothing() -> None:
+    allocator = sw.ScalableAllocator(first_bytes=100, limit_bytes=250)
+    clone = sw.RecyclableMemory(allocator)
+    clone.next_n(10)
+    with pytest.raises(sw.LimitError):
+        clone.clone(sw.Memory(bytes(60), bytes(200)))
+    assert (len(clone), clone.size_bytes, allocator.stats().taken_bytes) == (1, 10, 10)
+    clone.recycle()
+    allocator.close()
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def test_memories_that_clone_each_other_wait_for_neither() -> None:
+    """Each reads the other before acquiring its own lock; two threads once deadlocked."""
+    looked = threading.Event()
+
+    class Watched(sw.Memory):
+        def views(self) -> list[memoryview]:
+            looked.set()
+            return super().views()
+
+    mine, other = sw.RecyclableMemory(None), Watched(b"abc")
+    thread = threading.Thread(target=mine.clone, args=(other,))
+    with other._lock:
+        thread.start()
+        assert looked.wait(60)
+        free = mine._lock.acquire(blocking=False)  # else another thread would have to wait
+        if free:
+            mine._lock.release()
+    thread.join()
+    assert free
+    assert mine.to_bytes() == b"abc"
+
+
+def test_a_block_is_taken_shortened_and_freed() -> None:
+    with sw.ScalableAllocator(first_bytes=1024) as allocator:
+        block = allocator.alloc(100)
+        block.view()[:] = bytes(range(100))
+        block.shrink(100)
+        assert (len(block), allocator.stats().taken_bytes) == (100, 100)
+        block.shrink(10)
+        assert (len(block), allocator.stats().taken_bytes) == (10, 10)
+        assert bytes(block.view()) == bytes(range(10))
+        after = allocator.alloc(1014)  # what was freed is there again
+        assert after.address == block.address + 10
+        assert allocator.stats().children == 1
+        after.free()
+        block.shrink(0)
+        assert (block.freed, after.freed, allocator.stats().taken_bytes) == (True, True, 0)
+        assert repr(block) == f"<ScalableBlock at {block.address:#x}: freed>"
+        assert np.frombuffer(allocator.alloc(8).view(), np.uint64).shape == (1,)
+        gc.collect()
+        assert allocator.stats().taken_bytes == 0  # the last reference is gone
+        allocator.verify()
+
+
+def test_a_block_is_added_to_a_memory() -> None:
+    with sw.ScalableAllocator() as allocator, sw.ScalableAllocator() as other:
+        frame = sw.RecyclableMemory(allocator)
+        frame.next_n(2)[:] = b"ab"
+        block = allocator.alloc(3)
+        block.view()[:] = b"cde"
+        frame.add(block)
+        assert (frame.to_bytes(), len(frame), block.freed) == (b"abcde", 2, True)
+        assert allocator.stats().taken_bytes == 5  # it stays taken, and the block cannot free it
+        for use in (block.free, block.view, lambda: block.shrink(1), lambda: frame.add(block)):
+            with pytest.raises(sw.BlockFreedError, match="added to a memory"):
+                use()
+        viewed = allocator.alloc(4)
+        view = viewed.view()
+        with pytest.raises(sw.BlockBusyError, match="1 view of"):
+            frame.add(viewed)
+        view.release()
+        foreign = other.alloc(1)
+        with pytest.raises(sw.InvalidError, match="another allocator"):
+            frame.add(foreign)
+        with pytest.raises(sw.InvalidError, match="another allocator"):
+            sw.RecyclableMemory(None).add(foreign)
+        frame.add(viewed)
+        frame.add(allocator.alloc(2))  # nobody has this block any more, and its bytes stay
+        gc.collect()
+        assert allocator.stats().taken_bytes == 11
+        frame.recycle()
+        assert (allocator.stats().taken_bytes, other.stats().taken_bytes) == (0, 1)
+        foreign.free()
+
+
+@pytest.mark.parametrize(
+    "take",
+    [lambda block: block.view(), lambda block: np.frombuffer(block.view(), np.uint8)[5:]],
+)
+def test_a_block_with_a_view_stays(take: Callable[[sw.ScalableBlock], object]) -> None:
+    allocator = sw.ScalableAllocator()
+    block = allocator.alloc(100)
+    view = take(block)
+    for keep in (99, 1, 0):
+        with pytest.raises(sw.BlockBusyError, match="1 view of"):
+            block.shrink(keep)
+    with pytest.raises(sw.BlockBusyError, match="1 view of"):
+        block.free()
+    with pytest.raises(sw.BlockBusyError):
+        allocator.close()
+    del block
+    gc.collect()
+    assert allocator.stats().taken_bytes == 100  # the view has it
+    del view
+    gc.collect()
+    allocator.close()
+
+
+def test_bytes_are_borrowed_for_a_while() -> None:
+    with sw.ScalableAllocator() as allocator:
+        with allocator.borrow(1000) as view, allocator.borrow(1000) as other:
+            view[:] = b"a" * 1000
+            other[:] = b"b" * 1000
+            assert set(view) == {ord("a")}
+            assert allocator.stats().taken_bytes == 2000
+        assert allocator.stats().taken_bytes == 0
+        with pytest.raises(ValueError, match="released"):
+            view[0]
+        with pytest.raises(BufferError), allocator.borrow(1000) as view:
+            kept = np.frombuffer(view, np.uint8)
+        assert kept.nbytes == 1000
+        del kept, view
+        gc.collect()
+        assert allocator.stats().taken_bytes == 0
+        with pytest.raises(sw.InvalidError), allocator.borrow(0):
+            pass
+
+
+def test_a_block_is_read_from_a_file() -> None:
+    front, back = os.pipe()
+    with sw.ScalableAllocator() as allocator:
+        try:
+            os.write(back, b"hello")
+            block = allocator.read(front, 1500)
+            assert block is not None
+            assert (bytes(block.view()), allocator.stats().taken_bytes) == (b"hello", 5)
+            block.free()
+            os.set_blocking(front, False)
+            with pytest.raises(BlockingIOError):
+                allocator.read(front, 1500)
+            os.close(back)
+            assert allocator.read(front, 1500) is None
+        finally:
+            os.close(front)
+        with pytest.raises(OSError, match="descriptor"):
+            allocator.read(front, 1500)
+        assert allocator.stats().taken_bytes == 0
+
+
+# --- parts of a block -----------------------------------------------------------------------------
+
+
+def test_parts_are_freed_in_any_order() -> None:
+    with sw.ScalableAllocator(first_bytes=1024) as allocator:
+        block = allocator.alloc(1000)
+        block.view()[:] = bytes(i % 251 for i in range(1000))
+        block.free(200, 300)
+        block.free(500, 1000)
+        assert list(block.parts) == [(0, 200), (300, 500)]
+        assert (block.size_bytes, allocator.free_bytes) == (400, 624)
+        assert bytes(block.view(300, 310)) == bytes(i % 251 for i in range(300, 310))
+        for start, stop in ((250, 260), (100, 250), (100, 400), (450, 510)):
+            with pytest.raises(sw.OverlapError, match="were freed"):
+                block.free(start, stop)
+            with pytest.raises(sw.BlockFreedError):
+                block.view(start, stop)
+        with pytest.raises(sw.BlockFreedError):
+            block.view()
+        view = block.view(0, 10)
+        with pytest.raises(sw.BlockBusyError):
+            block.free(300, 310)
+        del view
+        block.free(0, 200)
+        assert list(block.parts) == [(300, 500)]
+        assert allocator.alloc(200).address == block.address  # the hole at the front
+        block.shrink(400)
+        assert list(block.parts) == [(300, 400)]
+        block.free()
+        assert (list(block.parts), block.freed) == ([], True)
+        with pytest.raises(sw.BlockFreedError):
+            block.free(0, 1)
+        allocator.verify()
+        gc.collect()
+        assert allocator.stats().taken_bytes == 0
+
+
+def test_offsets_that_a_block_does_not_have() -> None:
+    block = sw.ScalableAllocator().alloc(100)
+    for start, stop in ((-1, 5), (5, 101), (7, 6), (5, 5), (100, None)):
+        with pytest.raises(sw.InvalidError):
+            block.free(start, stop)
+    assert list(block.parts) == [(0, 100)]
+
+
+def test_a_block_in_parts_is_not_added_to_a_memory() -> None:
+    allocator = sw.ScalableAllocator()
+    memory, block = sw.RecyclableMemory(allocator), allocator.alloc(100)
+    block.free(10, 20)
+    with pytest.raises(sw.InvalidError, match="several parts"):
+        memory.add(block)
+    block.free(0, 10)
+    memory.add(block)
+    assert memory.size_bytes == 80

@@ -27,9 +27,8 @@ from spanwise.recordings import conversion as import_content
 from spanwise.recordings.conversion import Content
 from spanwise.recordings.profiles import Call, Sample, objects_of, scaled
 
-from tests.python.recordings.profile_writer import profile, sample
-from tests.python.recordings.test_conversion import TRACE
-from tests.python.recordings.test_import_calls import PAIRS, RAW
+from tests.python.recordings.import_tools import profile, sample
+from tests.python.recordings.test_conversion import PAIRS, RAW, TRACE
 
 
 def stats(**changes: Any) -> str:
@@ -232,20 +231,6 @@ def test_the_bound_is_a_multiple_with_a_floor_and_can_be_raised(
     monkeypatch.setattr(import_content, "UNPACKED_FLOOR", 1)
     path.write_bytes(text)  # nothing is unpacked, so nothing bounds it
     assert main(["convert", str(path), "-o", out, "-f"]) == 0
-
-
-def test_memory_that_is_missing_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def no_memory(one: Content) -> bytes:
-        raise MemoryError
-
-    path = tmp_path / "stats.json"
-    path.write_text(stats())
-    monkeypatch.setattr(Content, "whole", no_memory)
-    assert main(["convert", str(path), "-o", str(tmp_path / "a.swt")]) == 2
-    said = capsys.readouterr().err
-    assert said == "spanwise: stats.json: needs more memory than there is\n"
 
 
 def test_what_a_callers_function_raises_is_its_own(tmp_path: Path) -> None:

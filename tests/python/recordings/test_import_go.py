@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 
-from tests.python.recordings.converted import made, refused, rows
+from tests.python.recordings.import_tools import made, refused, rows
 
 ALLOC, FREE = range(2)
 NO_THREAD = (1 << 64) - 1
@@ -215,21 +214,6 @@ def test_a_cut_trace(tmp_path: Path) -> None:
     assert "generation 2 has no end" in refused(path, WHOLE[:-1])
     older = b"".join([header(23), *FIRST[1:]])
     assert "generation 1 has no frequency; the file may be cut" in refused(path, older)
-
-
-def test_damaged_traces(tmp_path: Path) -> None:
-    """A byte or two at a time: a recording, or one of our errors."""
-    path, rng, read = tmp_path / "t", random.Random(7), 0
-    for _ in range(400):
-        damaged = bytearray(WHOLE)
-        for _ in range(rng.randrange(1, 3)):
-            damaged[rng.randrange(16, len(WHOLE))] = rng.randrange(256)
-        path.write_bytes(damaged)
-        try:
-            read += bool(len(sw.convert(path)))
-        except (sw.TraceFormatError, sw.InvalidError) as error:
-            assert "t:" in str(error) and "\n" not in str(error)
-    assert 0 < read < 400
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise.recordings import names
-from spanwise.recordings.elf import ElfError, ElfFile
+from spanwise.recordings.elf import ElfFile
 from spanwise.recordings.names import name_frames
 
-CC = shutil.which("cc") or shutil.which("gcc")
-pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
+from tests.python.helpers import compiled
 
 SOURCE = """\
 #include <stdlib.h>
@@ -52,11 +50,8 @@ def tool(*words: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("names")
-    (folder / "named.c").write_text(SOURCE, "utf-8")
-    made = folder / "named"
-    tool(str(CC), "-g", "-O1", "-rdynamic", "-Wl,--build-id", "-o", made, folder / "named.c")
-    return made
+    flags = ("-g", "-O1", "-rdynamic", "-Wl,--build-id")
+    return compiled(tmp_path_factory.mktemp("names"), SOURCE, *flags, name="named.c")
 
 
 @pytest.fixture(scope="module")
@@ -139,23 +134,6 @@ def test_files_that_changed_or_went(program: Path, tmp_path: Path) -> None:
     assert name_frames(["0x7f00"], {}) == {"0x7f00": ("0x7f00",)}
 
 
-def test_damaged_files(bare: Path, tmp_path: Path) -> None:
-    """Whatever is truncated or overwritten, there is a name or a reason."""
-    raw = bare.read_bytes()
-    (heads,) = [int.from_bytes(raw[40:48], "little")]
-    broken = tmp_path / "broken"
-    places = [4, 40, 58, 60, 62, *range(heads, len(raw), 7)]
-    for place in places:
-        broken.write_bytes(raw[:place] + b"\xf7\xff\x7f" + raw[place + 3 :])
-        assert name_at(broken, 0x1150)
-    for length in range(0, len(raw), 997):
-        broken.write_bytes(raw[:length])
-        assert name_at(broken, 0x1150)
-    broken.write_bytes(raw[:-1])
-    with pytest.raises(ElfError, match="damaged"):
-        ElfFile(broken)
-
-
 def test_sites_of_a_recording(program: Path, tmp_path: Path) -> None:
     """Names are there without a call for them; what was counted has none."""
     recording = sw.record([program], tmp_path / "named.swt", stacks=3)
@@ -176,21 +154,9 @@ def test_sites_of_a_recording(program: Path, tmp_path: Path) -> None:
     assert both.live_sites(at="end")[0].names
 
 
-def test_the_command_prints_names(program: Path, tmp_path: Path) -> None:
-    from tests.python.helpers import spanwise  # noqa: PLC0415
-
-    sw.record([program], tmp_path / "named.swt")
-    done = spanwise("ledger", "named.swt", "--sites", "--at", "end", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "hidden (named.c:3)" in done.stdout
-
-
 def test_calls_that_were_inlined(tmp_path: Path) -> None:
     """Each has a name, the innermost first; the lines are those of the source."""
-    source = tmp_path / "inlined.c"
-    source.write_text(INLINED, "utf-8")
-    program = tmp_path / "inlined"
-    tool(str(CC), "-g", "-O2", "-o", program, source)
+    program = compiled(tmp_path, INLINED, "-g", "-O2", name="inlined.c")
     recording = sw.record([program], tmp_path / "inlined.swt", stacks=4)
     (site,) = (site for site in recording.sites if site.allocated_bytes == 3000)
     names = "inner (inlined.c:3)", "middle (inlined.c:6)", "outer (inlined.c:9)"
@@ -212,14 +178,13 @@ def test_a_program_is_called_what_it_was_started_as(program: Path, tmp_path: Pat
 
 def test_a_program_of_go_has_other_ways(tmp_path: Path) -> None:
     """Statically linked, and the section in which Go has its build information."""
-    source = tmp_path / "go.c"
-    source.write_text("int main(void) { return 0; }\n", "utf-8")
-    words = (CC, "-static", "-o", tmp_path / "go", source)
-    if subprocess.run([str(word) for word in words], capture_output=True, check=False).returncode:
+    try:
+        program = compiled(tmp_path, "int main(void) { return 0; }\n", "-static", name="go.c")
+    except subprocess.CalledProcessError:
         pytest.skip("no static libc")
     with pytest.raises(sw.SpanwiseError, match="statically linked") as plain:
-        sw.record([tmp_path / "go"], tmp_path / "a.swt")
+        sw.record([program], tmp_path / "a.swt")
     assert "convert" not in str(plain.value)
-    tool("objcopy", "--add-section", f".go.buildinfo={source}", tmp_path / "go")
+    tool("objcopy", "--add-section", f".go.buildinfo={program}.c", program)
     with pytest.raises(sw.SpanwiseError, match="of a Go program, convert a heap profile"):
-        sw.record([tmp_path / "go"], tmp_path / "a.swt")
+        sw.record([program], tmp_path / "a.swt")

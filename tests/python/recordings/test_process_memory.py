@@ -12,7 +12,7 @@ import spanwise as sw
 from spanwise.recordings.process_memory import missing_memory, read_memory
 from spanwise.recordings.programs import allocator_of, own_allocator
 
-from tests.python.helpers import make_ops, needs_recorder, spanwise
+from tests.python.helpers import compiled, make_ops, needs_recorder, spanwise
 
 PARTS = {
     "rss_peak": 100 << 20,
@@ -92,9 +92,7 @@ def test_a_recording_without_a_reading() -> None:
 @needs_recorder()
 def test_a_program_that_maps_its_memory_itself(tmp_path: Path) -> None:
     """Every command that reads the recording says that most of the memory is not in it."""
-    program = tmp_path / "pools"
-    source = tmp_path / "pools.c"
-    source.write_text(
+    code = (
         "#include <stdlib.h>\n#include <string.h>\n#include <sys/mman.h>\n"
         "int main(void) {\n"
         "    char *p = mmap(0, 32 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
@@ -103,8 +101,7 @@ def test_a_program_that_maps_its_memory_itself(tmp_path: Path) -> None:
         "    memset(q, 1, 4 << 20);\n"
         "    return p[0] + q[0] == 2 ? 0 : 1;\n}\n"
     )
-    subprocess.run(["cc", "-O0", source, "-o", program], check=True)
-    out = tmp_path / "a.swt"
+    program, out = compiled(tmp_path, code, name="pools.c"), tmp_path / "a.swt"
     done = spanwise("record", "-o", out, "--", program)
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("only 4.")
@@ -154,9 +151,7 @@ int main(int argc, char **argv) {
 @needs_recorder()
 def test_what_a_trim_would_return(tmp_path: Path) -> None:
     """The pages without objects are those that malloc_trim returns, while the program waits."""
-    program, out = tmp_path / "trimmed", tmp_path / "a.swt"
-    (tmp_path / "trimmed.c").write_text(TRIMMED)
-    subprocess.run(["cc", "-O0", tmp_path / "trimmed.c", "-o", program], check=True)
+    program, out = compiled(tmp_path, TRIMMED), tmp_path / "a.swt"
     real = int(subprocess.run([program, "trim"], check=True, stdout=subprocess.PIPE).stdout)
     done = spanwise("record", "-o", out, "--", program)
     assert done.returncode == 0, done.stderr

@@ -1,30 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording programs from Python, and programs that cannot be recorded."""
+"""Recording programs: what is recorded, what cannot be, gaps, Ctrl-C, the messages of commands."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-import resource
 import shutil
+import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise.recordings import programs
+from spanwise.recordings import programs, recorder
 
-from tests.python.helpers import needs_python_malloc, needs_recorder, parts_of, python, spanwise
+from tests.python.helpers import (
+    compiled,
+    lives,
+    make_ops,
+    needs_python_malloc,
+    needs_recorder,
+    python,
+    spanwise,
+    wait_for,
+)
 
 pytestmark = needs_recorder()
 
-CC = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
-needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler on this machine")
 
 COUNTED = """
 #include <stdlib.h>
@@ -39,15 +48,6 @@ int main(void) {
 EMPTY = "int main(void) { return 0; }"
 
 
-def compiled(folder: Path, code: str, *flags: str) -> Path:
-    """Compile a program from C source."""
-    source = folder / "program.c"
-    source.write_text(code)
-    assert CC is not None
-    subprocess.run([CC, "-O0", "-o", folder / "program", source, *flags], check=True)
-    return folder / "program"
-
-
 def refused(*argv: str | Path) -> str:
     """Return the message for a program that cannot be recorded."""
     with pytest.raises(sw.ProgramError) as caught:
@@ -58,7 +58,6 @@ def refused(*argv: str | Path) -> str:
 # --- what is recorded -----------------------------------------------------------------------------
 
 
-@needs_compiler
 def test_counts_are_those_of_the_program(tmp_path: Path) -> None:
     program = compiled(tmp_path, COUNTED)
     recording = sw.record([program], tmp_path / "counted.swt")
@@ -161,34 +160,6 @@ def test_scripts_are_recorded_as_their_interpreter(tmp_path: Path) -> None:
     assert recording.info["pythonmalloc"] == 1
 
 
-def test_a_recorded_ledger_is_that_of_a_live_heap(tmp_path: Path) -> None:
-    """The operations of a real program through a real heap: the same to the byte."""
-    code = "import json; json.loads(json.dumps([{'a': i, 'b': str(i)} for i in range(2000)]))"
-    recording = sw.record([sys.executable, "-c", code], tmp_path / "a.swt")
-    for table in ("go", "c16"):
-        model = recording.ledger(table, "end")
-        with sw.Heap(table, manual_clock=True) as heap:
-            stats = heap.run(recording.ops)
-            live = heap.ledger()
-            heap.verify()
-        assert parts_of(model) == parts_of(live)
-        # A heap knows neither how much will be live at the peak, nor what is resident meanwhile.
-        assert model.stats is not None and model.stats.steady_held_over_requested is not None
-        assert model.stats.peak_resident_bytes is not None
-        known = replace(model.stats, steady_held_over_requested=None, peak_resident_bytes=None)
-        assert known == stats
-        assert (model.classes == live.classes).all()
-
-
-@needs_python_malloc()
-def test_a_killed_program_leaves_a_recording(tmp_path: Path) -> None:
-    code = "import os\nx = [str(i) for i in range(200000)]\nos.kill(os.getpid(), 9)"
-    recording = sw.record([sys.executable, "-c", code], tmp_path / "a.swt")
-    assert recording.summary.allocs > 200_000
-    assert recording.summary.incomplete == 0
-    assert recording.ledger("go").requested_bytes > 0
-
-
 # --- what cannot be -------------------------------------------------------------------------------
 
 
@@ -209,7 +180,6 @@ def test_program_not_found(tmp_path: Path) -> None:
     assert refused(path) == f"{path}: its interpreter no-such-interpreter was not found"
 
 
-@needs_compiler
 @pytest.mark.parametrize("flags", [["-static"], ["-static-pie"]])
 def test_statically_linked(tmp_path: Path, flags: list[str]) -> None:
     program = compiled(tmp_path, EMPTY, *flags)
@@ -219,7 +189,6 @@ def test_statically_linked(tmp_path: Path, flags: list[str]) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="making a set-user-ID program of another needs root")
-@needs_compiler
 def test_set_user_id(tmp_path: Path) -> None:
     program = compiled(tmp_path, EMPTY)
     os.chown(program, 12345, -1)
@@ -237,7 +206,6 @@ def test_set_user_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="written for x86-64")
-@needs_compiler
 def test_another_machine(tmp_path: Path) -> None:
     program = compiled(tmp_path, EMPTY)
     raw = bytearray(program.read_bytes())
@@ -252,20 +220,6 @@ def test_another_machine(tmp_path: Path) -> None:
     assert refused(program) == (
         f"{program}: cannot be recorded: it is 32-bit x86, the recorder is 64-bit x86-64"
     )
-
-
-@needs_compiler
-def test_no_elf_bytes_crash_the_look(tmp_path: Path) -> None:
-    program = compiled(tmp_path, EMPTY)
-    whole, elf = program.read_bytes(), programs.read_elf(str(program))
-    assert elf is not None and elf.bits == 64 and elf.needed
-    path = tmp_path / "cut"
-    for length in [*range(0, 1200, 7), len(whole) // 2]:
-        path.write_bytes(whole[:length])
-        assert programs.read_elf(str(path)) is None or length > 64
-    for place in range(0, 900, 3):
-        path.write_bytes(whole[:place] + b"\xff\xff\xff" + whole[place + 3 :])
-        assert programs.read_elf(str(path)) is None or place > 3  # the magic number is 4 bytes
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
@@ -292,44 +246,6 @@ def test_without_the_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 # --- resources ------------------------------------------------------------------------------------
 
 
-def limited(files: int) -> Callable[[], None]:
-    """Sets the largest file that a program may write, bytes."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (files, files))
-
-
-@needs_python_malloc()
-def test_out_of_disk_does_not_disturb_the_program(tmp_path: Path) -> None:
-    output = tmp_path / "a.swt"
-    code = "x = [str(i) for i in range(300000)]; print(len(x))"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "spanwise",
-            "record",
-            "-o",
-            output,
-            "--",
-            sys.executable,
-            "-c",
-            code,
-        ],
-        capture_output=True,
-        text=True,
-        preexec_fn=limited(200_000),
-        check=False,
-    )
-    assert done.stdout == "300000\n"
-    assert done.returncode == 1, done.stderr
-    assert " are missing: the disk was full, or the file at its size limit\n" in done.stderr
-    assert "calls lost (disk): " in done.stderr
-    recording = sw.Recording.open(output)
-    assert recording.summary.dropped_calls > 0
-    assert recording.summary.drop_reason == 1
-    assert recording.ledger("go").held_bytes > 0
-    assert list(tmp_path.glob(".spanwise-*")) == []
-
-
 def test_a_link_to_the_output_stays(tmp_path: Path) -> None:
     """As /dev/stdout is one when stdout is a file: a rename would replace the link itself."""
     target, link = tmp_path / "target.swt", tmp_path / "link.swt"
@@ -338,3 +254,230 @@ def test_a_link_to_the_output_stays(tmp_path: Path) -> None:
         sw.record(["true"], link, force=again)
         assert link.is_symlink() and sorted(tmp_path.iterdir()) == [link, target]
         assert sw.Recording.open(target).info["ops"] >= 0
+
+
+# --- gaps -----------------------------------------------------------------------------------------
+
+
+SHUT = """
+import resource
+kept = [bytes(600) for _ in range(9000)]
+resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
+"""
+
+
+@needs_python_malloc()
+def test_a_disk_that_was_full_at_the_end_is_named(tmp_path: Path) -> None:
+    """The last events and the end mark could not be written by the program."""
+    place = tmp_path / "a.swt"
+    words: list[str | Path] = ["--stacks", "0", "-o", place, "--"]
+    words += [sys.executable, "-S", "-c", SHUT]
+    done = spanwise("record", *words)
+    assert done.returncode == 1
+    assert "are missing: the disk was full, or the file at its size limit" in done.stderr
+    assert "calls lost (disk): " in done.stderr
+    assert "it has no end" not in done.stderr
+    summary = sw.Recording.open(place).summary
+    assert not summary.incomplete and summary.dropped_calls > 0 < summary.allocs
+    assert "the disk was full" in spanwise("ledger", place).stderr
+
+
+# --- programs that end abruptly -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signal", [9, 11])
+def test_a_program_that_a_signal_ended(tmp_path: Path, signal: int) -> None:
+    """What is recorded of it: tests/recorder/test_sudden.py."""
+    path = tmp_path / "a.swt"
+    done = spanwise("record", "-o", path, "--", "sh", "-c", f"kill -{signal} $$")
+    assert sw.Recording.open(path).summary.gaps() == []
+    assert done.stderr.splitlines()[:-1] == [f"the program was ended by signal {signal}"]
+    assert done.returncode == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.swt"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_areas_go_where_memory_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """Without such a place they are next to the output; no file remains in either."""
+    if not there:
+        monkeypatch.setattr(recorder, "_MEMORY", str(tmp_path / "nowhere"))
+    elif not Path(recorder._MEMORY).is_dir():
+        pytest.skip(f"no {recorder._MEMORY} on this machine")
+    printed = tmp_path / "printed"
+    script = f'echo "$SPANWISE_RECORD_AREAS" >{printed}; kill -9 $$'
+    recording = sw.record(["sh", "-c", script], tmp_path / "a.swt")
+    areas = Path(printed.read_text().rstrip("\n"))
+    assert areas.parent == (Path(recorder._MEMORY) if there else tmp_path)
+    assert not areas.exists()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.swt", "printed"]
+    assert recording.summary.allocs > 0 and not recording.summary.incomplete
+
+
+def test_runtimes(tmp_path: Path) -> None:
+    assert programs.runtime_of("/usr/lib/jvm/lib/server/libjvm.so") == "the Java virtual machine"
+    assert programs.runtime_of("/bin/ls") == ""
+    assert programs.runtime_of(str(tmp_path)) == ""
+
+
+# --- what commands say of gaps --------------------------------------------------------------------
+
+CUT = "it has no end: what the program did last is missing"
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    """A recording whose last bytes are missing."""
+    rows = [(0, i, 100 + i % 50) for i in range(20_000)]
+    path = tmp_path / "cut.swt"
+    sw.Recording.from_ops(make_ops(*rows), path)
+    path.write_bytes(path.read_bytes()[:-60])
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ledger"],
+        ["ledger", "--json"],
+        ["compare"],
+        ["compare", "--json"],
+        ["replay", "--drain", "0.01"],
+        ["replay", "--ledger"],
+        ["sweep", "--table", "go", "--workers", "1"],
+    ],
+)
+def test_a_result_of_a_cut_recording_is_a_finding(cut: Path, words: list[str]) -> None:
+    done = spanwise(*words, cut, "--valid-prefix")
+    assert done.returncode == 1, done.stderr
+    assert f"spanwise: cut.swt: {CUT}" in done.stderr.splitlines()
+    assert len(done.stdout.splitlines()) > 3
+    if "--json" in words:
+        json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ledger"],
+        ["compare"],
+        ["sweep", "--table", "go", "--workers", "1"],
+        ["replay"],
+        ["replay", "--ledger"],
+        ["optimize"],
+    ],
+)
+def test_an_empty_recording_is_a_finding(tmp_path: Path, words: list[str]) -> None:
+    sw.Recording.from_ops(make_ops(), tmp_path / "none.swt")
+    done = spanwise(*words, tmp_path / "none.swt")
+    assert done.returncode == 1, done.stderr
+    assert "spanwise: none.swt: it holds no events" in done.stderr.splitlines()
+    assert "Traceback" not in done.stderr
+
+
+# --- stopped --------------------------------------------------------------------------------------
+
+
+KEPT = "the recording of what ran until then is kept"
+SERVER = """
+import os, pathlib, signal, sys, time
+state = {"stops": 0}
+def stop(number, frame):
+    state["stops"] += 1
+    pathlib.Path(f"stop-{state['stops']}").touch()
+signal.signal(signal.SIGINT, stop)
+signal.signal(signal.SIGTERM, stop)
+kept = [str(i) * 10 for i in range(20_000)]
+pathlib.Path("pid").write_text(str(os.getpid()))
+pathlib.Path("ready").touch()
+while state["stops"] == 0 or (STUBBORN and not pathlib.Path("enough").exists()):
+    time.sleep(0.01)
+kept += [str(i) * 10 for i in range(20_000)]
+pathlib.Path("clean").touch()
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a process in tmp_path, in a process group of its own, and ends it after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str | Path, **settings: object) -> subprocess.Popen[str]:
+        process: subprocess.Popen[str] = subprocess.Popen(
+            [str(word) for word in words],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            **settings,  # type: ignore[call-overload]
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def recorded(code: str, stubborn: bool = False) -> list[str]:
+    """Return the words of a command that records a Python program."""
+    program = [sys.executable, "-c", code.replace("STUBBORN", str(stubborn))]
+    return [sys.executable, "-m", "spanwise", "record", "-o", "a.swt", "--", *program]
+
+
+def allocations(path: Path) -> int:
+    """Of a recording that is whole."""
+    summary = sw.Recording.open(path).summary
+    assert summary.incomplete == 0
+    return summary.allocs
+
+
+def ends_within(pid: str, seconds: float) -> None:
+    """Wait for the end, up to the given time."""
+    until = time.monotonic() + seconds
+    while lives(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+# --- spanwise record ------------------------------------------------------------------------------
+
+
+@needs_python_malloc()
+def test_ctrl_c_that_the_program_answers(tmp_path: Path, start: Start) -> None:
+    command = start(*recorded(SERVER))
+    wait_for((tmp_path / "ready").exists)
+    os.killpg(command.pid, signal.SIGINT)
+    lines = command.communicate()[1].splitlines()
+    assert command.returncode == 130
+    assert lines[0] == f"ended after SIGINT; {KEPT}"
+    assert lines[-1].startswith("a.swt: ")
+    assert "Traceback" not in "".join(lines)
+    assert (tmp_path / "clean").exists()
+    assert allocations(tmp_path / "a.swt") > 40_000
+    assert not list(tmp_path.glob(".spanwise-*"))
+
+
+@needs_python_malloc()
+def test_the_second_ctrl_c_kills(tmp_path: Path, start: Start) -> None:
+    command = start(*recorded(SERVER, stubborn=True))
+    wait_for((tmp_path / "ready").exists)
+    os.killpg(command.pid, signal.SIGINT)
+    wait_for((tmp_path / "stop-1").exists)
+    assert command.poll() is None  # waits for the program, which goes on
+    program = (tmp_path / "pid").read_text()
+    while lives(program):  # two that come before the command has heard the first are one
+        os.killpg(command.pid, signal.SIGINT)
+        ends_within(program, 5)
+    lines = command.communicate()[1].splitlines()
+    assert command.returncode == 130
+    assert lines[:2] == [f"ended after SIGINT; {KEPT}", "the program was ended by signal 9"]
+    assert not (tmp_path / "clean").exists()
+    assert sw.Recording.open(tmp_path / "a.swt").summary.allocs > 15_000

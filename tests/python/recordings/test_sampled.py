@@ -15,8 +15,7 @@ import pytest
 import spanwise as sw
 from spanwise.recordings.sampled import estimate_sum
 
-from tests.python.helpers import needs_recorder, spanwise
-from tests.python.recordings.test_record import compiled, needs_compiler
+from tests.python.helpers import compiled, needs_recorder, spanwise
 
 pytestmark = needs_recorder()
 
@@ -120,15 +119,23 @@ def test_intervals_hold_the_truth_in_93_to_97_percent(objects: int, size: int) -
     assert abs(np.mean([one.value for one in found]) - truth) < 6 * error
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("sampled"), PROGRAM, "-g", "-pthread")
+
+
+@pytest.fixture(scope="module")
+def recording(program: Path) -> sw.SampledRecording:
+    place = program.with_name("a.swt")
+    return sw.SampledRecording.record([program, "-"], place, sample_bytes=MEAN)
+
+
 # --- the recorder ---------------------------------------------------------------------------------
 
 
-@needs_compiler
-def test_estimates_of_a_program_are_its_counts(tmp_path: Path) -> None:
-    program = compiled(tmp_path, PROGRAM, "-g", "-pthread")
-    recording = sw.SampledRecording.record(
-        [program, "-"], tmp_path / "a.swt", sample_bytes=MEAN, force=True
-    )
+def test_estimates_of_a_program_are_its_counts(
+    program: Path, recording: sw.SampledRecording
+) -> None:
     found = recording.estimate(at="end")
     for function, (objects, size) in LIVE.items():
         row = of_function(found, function)
@@ -152,12 +159,7 @@ def test_estimates_of_a_program_are_its_counts(tmp_path: Path) -> None:
     assert recording.sample_bytes == MEAN and recording.program == str(program)
 
 
-@needs_compiler
-def test_groups_add_up_and_the_peak_is_before_the_frees(tmp_path: Path) -> None:
-    program = compiled(tmp_path, PROGRAM, "-g", "-pthread")
-    recording = sw.SampledRecording.record(
-        [program, "-"], tmp_path / "a.swt", sample_bytes=MEAN, force=True
-    )
+def test_groups_add_up_and_the_peak_is_before_the_frees(recording: sw.SampledRecording) -> None:
     whole = recording.estimate().total["requested_bytes"].value
     for by in ("site", "class", "thread"):
         found = recording.estimate(by)
@@ -171,9 +173,7 @@ def test_groups_add_up_and_the_peak_is_before_the_frees(tmp_path: Path) -> None:
     assert of_48["roundup_bytes"] == pytest.approx(0, abs=0.2 * of_48["requested_bytes"])
 
 
-@needs_compiler
-def test_a_fork_child_has_its_own_sample(tmp_path: Path) -> None:
-    program = compiled(tmp_path, PROGRAM, "-g", "-pthread")
+def test_a_fork_child_has_its_own_sample(program: Path, tmp_path: Path) -> None:
     done = spanwise(
         "record", "--sample", str(MEAN), "--children", "-o", tmp_path / "a.swt", "--", program, "f"
     )
@@ -186,7 +186,6 @@ def test_a_fork_child_has_its_own_sample(tmp_path: Path) -> None:
     assert parent["requested_bytes"] == pytest.approx(200_000 * 48, abs=6 * spread(200_000, 48))
 
 
-@needs_compiler
 def test_too_many_live_objects_for_the_table_are_a_gap(tmp_path: Path) -> None:
     """Every object is recorded, 400,000 are live, and the table has room for 262,144."""
     code = """
@@ -205,9 +204,7 @@ def test_too_many_live_objects_for_the_table_are_a_gap(tmp_path: Path) -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@needs_compiler
-def test_commands_say_what_a_sample_cannot_answer(tmp_path: Path) -> None:
-    program = compiled(tmp_path, PROGRAM, "-g", "-pthread")
+def test_commands_say_what_a_sample_cannot_answer(program: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.swt"
     recorded = spanwise("record", "--sample=64K", "-o", file, "--", program, "-")
     assert recorded.returncode == 0 and "a sample of one point per 64.0 KiB" in recorded.stderr
@@ -227,7 +224,6 @@ def test_commands_say_what_a_sample_cannot_answer(tmp_path: Path) -> None:
     assert unknown.returncode == 2 and "not known from a sample" in unknown.stderr
 
 
-@needs_compiler
 def test_a_whole_recording_is_not_estimated(tmp_path: Path) -> None:
     program = compiled(tmp_path, "int main(void) { return 0; }")
     sw.record([program], tmp_path / "a.swt")

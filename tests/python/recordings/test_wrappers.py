@@ -24,9 +24,8 @@ from spanwise.recordings.names import (
 )
 from spanwise.recordings.sites import Site, Sites, callers
 
-from tests.python.helpers import needs_recorder, spanwise
+from tests.python.helpers import compiled, needs_recorder, spanwise
 
-CXX = shutil.which("g++")
 RUSTC = shutil.which("rustc") or shutil.which("rustc", path=str(Path.home() / ".cargo/bin"))
 
 CPLUSPLUS = r"""
@@ -116,33 +115,6 @@ int main(int count, char **words) {
 }
 """
 
-RUNTIME_CPLUSPLUS = r"""
-#include <fstream>
-#include <iostream>
-#include <locale>
-#include <map>
-#include <sstream>
-#include <string>
-static std::string read(const char *path) {
-    std::ifstream file(path);
-    std::string line;
-    std::getline(file, line);
-    return line + " is the first of all lines";
-}
-static void choose() { std::locale::global(std::locale("C.UTF-8")); }
-static std::string joined(int n) {
-    std::ostringstream text;
-    text << "a text that is too long for the object itself: " << n;
-    return text.str();
-}
-int main(int count, char **words) {
-    choose();
-    std::map<std::string, std::string> all;
-    for (int i = 0; i < 50; i++) all[joined(i)] = std::string(i + 20, 'x');
-    all["line"] = read(words[count - 1]);
-    std::cout << all.size() << std::endl;
-}
-"""
 
 RUST = r"""
 use std::collections::{BTreeMap, HashMap};
@@ -178,15 +150,6 @@ fn main() {
 """
 
 
-def compiled(folder: Path, name: str, source: str, *words: str) -> Path:
-    (folder / name).write_text(source, "utf-8")
-    made = folder / name.partition(".")[0]
-    done = subprocess.run([*words, "-o", made, folder / name], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"{words[0]} does not work here: {done.stderr.decode()[-300:]}")
-    return made
-
-
 @pytest.fixture(autouse=True)
 def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
@@ -200,10 +163,8 @@ def own_share(sites: Iterable[Site | LiveSite], files: str) -> float:
 
 @pytest.fixture(scope="module")
 def cplusplus(tmp_path_factory: pytest.TempPathFactory) -> sw.Recording:
-    if CXX is None:
-        pytest.skip("no C++ compiler")
     folder = tmp_path_factory.mktemp("cplusplus")
-    made = compiled(folder, "shop.cc", CPLUSPLUS, CXX, "-O2", "-g", "-std=c++17")
+    made = compiled(folder, CPLUSPLUS, "-O2", "-g", "-std=c++17", name="shop.cc")
     return sw.record([made], folder / "shop.swt", stacks=16)
 
 
@@ -212,7 +173,9 @@ def rust(tmp_path_factory: pytest.TempPathFactory) -> sw.Recording:
     if RUSTC is None:
         pytest.skip("no Rust compiler")
     folder = tmp_path_factory.mktemp("rust")
-    made = compiled(folder, "store.rs", RUST, RUSTC, "-O", "-g")
+    (folder / "store.rs").write_text(RUST, "utf-8")
+    made = folder / "store"
+    subprocess.run([RUSTC, "-O", "-g", "-o", made, folder / "store.rs"], check=True)
     return sw.record([made], folder / "store.swt", stacks=16)
 
 
@@ -234,18 +197,11 @@ def test_sites_of_rust_begin_in_the_program(rust: sw.Recording) -> None:
         assert own_share(sites, r"store\.rs") >= 0.9, [site.names[:2] for site in sites]
 
 
-def recorded_here(folder: Path, name: str, source: str, compiler: str | None) -> sw.Recording:
-    """Record a program that reads its own source."""
-    if compiler is None:
-        pytest.skip("no compiler")
-    made = compiled(folder, name, source, compiler, "-O1", "-g", "-fno-inline")
-    return sw.record([made, folder / name], folder / "it.swt", stacks=16)
-
-
 @needs_recorder()
 def test_sites_in_libc_begin_in_the_program(tmp_path: Path) -> None:
     """In every table; the functions of libc that were called are named."""
-    found = recorded_here(tmp_path, "app.c", RUNTIME_C, shutil.which("gcc"))
+    made = compiled(tmp_path, RUNTIME_C, "-O1", "-g", "-fno-inline", name="app.c")
+    found = sw.record([made, tmp_path / "app.c"], tmp_path / "it.swt", stacks=16)
     sites = found.sites.merged()
     assert own_share(sites, r"app\.c") >= 0.9, [site.full_names for site in sites]
     through = {site.names[0].split()[0]: site.through for site in sites}
@@ -265,19 +221,6 @@ def test_sites_in_libc_begin_in_the_program(tmp_path: Path) -> None:
     full = found.sites.named(full_stacks=True)
     assert {site.through for site in full} == {""}
     assert not own_share(full, r"app\.c") >= 0.9
-
-
-@needs_recorder()
-def test_sites_in_the_cplusplus_library_begin_in_the_program(tmp_path: Path) -> None:
-    """Also with standard templates that were instantiated in the program itself."""
-    found = recorded_here(tmp_path, "app.cc", RUNTIME_CPLUSPLUS, CXX)
-    sites = found.sites.merged()
-    called = [site for site in sites if not any("call_init" in name for name in site.full_names)]
-    assert len(called) >= 8  # without the pool that libstdc++ makes before the program begins
-    assert own_share(called, r"app\.cc") >= 0.9, [site.full_names for site in sites]
-    through = {site.through for site in sites}
-    assert through & {"std::locale::locale", "std::basic_ifstream::basic_ifstream"}
-    assert not any("operator new" in one or "::_" in one for one in through)
 
 
 @needs_recorder()
@@ -309,38 +252,6 @@ def test_full_stacks_and_frames_to_hide(cplusplus: sw.Recording) -> None:
 
 
 @needs_recorder()
-def test_commands_fold(cplusplus: sw.Recording, tmp_path: Path) -> None:
-    """The same names in all of them, and the options that change them."""
-    path = str(cplusplus.path)
-
-    def text(*options: str) -> str:
-        done = spanwise("ledger", path, "--sites", *options, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    first = "  shop::Cache"  # a row's name, after its numbers
-    assert first in text() and "operator new" not in text()
-    assert first not in text("--full-stacks") and "  operator new" in text("--full-stacks")
-    assert first not in text("--hide-frames", "^shop::Cache")
-    done = spanwise("ledger", path, "--sites", "--hide-frames", "(", cwd=tmp_path)
-    assert done.returncode == 2 and "invalid regular expression" in done.stderr
-    done = spanwise("export", path, "--to", "collapsed", "-o", "a.txt", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "a.txt").read_text().splitlines()
-    assert not any(line.split(";")[-1].startswith("operator new") for line in lines)
-    done = spanwise(
-        *("export", path, "--to", "collapsed", "-o", "b.txt", "--full-stacks"), cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    every = (tmp_path / "b.txt").read_text().splitlines()
-    assert any(line.split(";")[-1].startswith("operator new") for line in every)
-    totals = [sum(int(line.rpartition(" ")[2]) for line in found) for found in (lines, every)]
-    assert totals[0] == totals[1] == cplusplus.live_sites("c16").ledger.requested_bytes
-    done = spanwise("diff", path, path, "--json", cwd=tmp_path)
-    assert done.returncode == 0 and json.loads(done.stdout)["sites"] == []
-
-
-@needs_recorder()
 def test_diff_names_sites(cplusplus: sw.Recording, tmp_path: Path) -> None:
     """With twice as many items; rows have different names, and add up to the difference."""
     program = Path(cplusplus.executable)
@@ -356,12 +267,28 @@ def test_diff_names_sites(cplusplus: sw.Recording, tmp_path: Path) -> None:
 
 
 @needs_recorder()
-def test_the_report_has_the_full_stack(cplusplus: sw.Recording, tmp_path: Path) -> None:
-    cplusplus.to_html(tmp_path / "a.html", "c16")
-    text = (tmp_path / "a.html").read_text("utf-8")
-    (shown,) = re.findall(r'<section id="call-sites">.*?</section>', text, re.DOTALL)
-    folded = re.sub(r"<details>.*?</details>", "", shown, flags=re.DOTALL)
-    assert "operator new" in shown and "operator new" not in folded
+def test_commands_fold(cplusplus: sw.Recording, tmp_path: Path) -> None:
+    """The same names in all of them, and the options that change them."""
+
+    def run(*words: str, status: int = 0) -> str:
+        done = spanwise(words[0], str(cplusplus.path), *words[1:], cwd=tmp_path)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    sites, first = ("ledger", "--sites"), "  shop::Cache"  # a row's name, after its numbers
+    assert first in run(*sites) and "operator new" not in run(*sites)
+    assert first not in run(*sites, "--full-stacks")
+    assert first not in run(*sites, "--hide-frames", "^shop::Cache")
+    assert "invalid regular expression" in run(*sites, "--hide-frames", "(", status=2)
+    found = []
+    for options in ((), ("--full-stacks",)):
+        run("export", "--to", "collapsed", "-o", "a.txt", *options)
+        lines = [line.rpartition(" ") for line in (tmp_path / "a.txt").read_text().splitlines()]
+        found.append(sum(int(count) for _, _, count in lines))
+        names = {stack.rpartition(";")[2] for stack, _, _ in lines}
+        assert any(name.startswith("operator new") for name in names) == bool(options)
+    assert found == [cplusplus.live_sites("c16").ledger.requested_bytes] * 2
+    assert json.loads(run("diff", str(cplusplus.path), "--json"))["sites"] == []
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -203,26 +203,6 @@ def go_pprof(path: Path, *more: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow  # newer versions of Go build the tool at its first use
-@pytest.mark.skipif(GO is None, reason="Go is not installed")
-def test_go_shows_functions_files_and_lines(tmp_path: Path) -> None:
-    path = tmp_path / "a.pb.gz"
-    path.write_bytes(stacks.pprof(hand_made((1, tuple(NAMES), 1), (0, (), 0)), 1, "by hand"))
-
-    def names(*more: str) -> set[str]:
-        rows = go_pprof(path, "-top", *more).partition("cum%\n")[2].splitlines()
-        return {" ".join(row.split()[5:]) for row in rows}
-
-    assert names() == {
-        *("[unknown]", "std::string::grow (inline)", "Box<int>::fill(int)"),
-        *("run", "libc.so.6+0x40", "<module>"),
-    }
-    assert names("-lines") == {
-        *("[unknown]", "std::string::grow s.h:5 (inline)", "Box<int>::fill(int) box.cc:7"),
-        *("run libc.so.6", "libc.so.6+0x40", "<module> /app/lib/run me.py:6"),
-    }
-
-
 def test_labels_by_hand(tmp_path: Path) -> None:
     """Two threads, two classes, one object of whole pages; the class is that of Go's table.
 
@@ -510,6 +490,10 @@ def test_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             said = capsys.readouterr().out
             assert said.startswith("ok: " if status == 0 else f"TOO MUCH: peak {field} ")
             assert f"({value:,} bytes)" in said
+    early = one.ledger("go", "peak").held_bytes  # of one moment, less than of the whole run
+    assert early < (ledger.peak_held_bytes or 0)
+    assert main(["check", swt, "--table", "go", f"--max-held={early}", "--at", "peak"]) == 0
+    assert "(a.swt at peak, table go)" in capsys.readouterr().out
     percent = 100 * ledger.waste_bytes / ledger.held_bytes
     for limit_percent, status in ((percent + 0.01, 0), (percent - 0.01, 1)):
         words = ["check", swt, "--table", "go", "--max-waste", f"{limit_percent}%", "--json"]

@@ -6,28 +6,22 @@ from __future__ import annotations
 import base64
 import html
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import spanwise as sw
 from spanwise import _format
 from spanwise.__main__ import main
-from spanwise.ledger.parts import PARTS
 from spanwise.report import facts as facts_of
-from spanwise.report.sections import DEFINITIONS
 
-from tests.python.helpers import ROOT, has_open, make_ops, random_ops
-from tests.python.report.pages import Page
+from tests.python.browser import Page
+from tests.python.helpers import has_open, make_ops, random_ops
 
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 
@@ -221,13 +215,6 @@ def test_places_and_files_that_are_refused(
     assert main(["report", str(cut), "-o", str(tmp_path / "x.html"), "--valid-prefix"]) in (0, 1)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_takes_no_files(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(OSError, match="cannot be written"):
-        RECORDING.to_html(tmp_path / "x.html")
-
-
 def test_ctrl_c_leaves_no_part(tmp_path: Path) -> None:
     swt = tmp_path / "a.swt"
     sw.Recording.from_ops(sw.synthesize(64, 5000, count=400_000).ops, swt)
@@ -245,47 +232,8 @@ def test_ctrl_c_leaves_no_part(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["a.swt"]
 
 
-def test_the_page_of_definitions_has_each_term_of_a_report() -> None:
-    """The words are the same; docs/definitions.md says more of some."""
-    page = (ROOT / "docs/definitions.md").read_text(encoding="utf-8")
-    output = dict(re.findall(r"^\| ([a-z -]+) \| (.+) \|$", page, re.MULTILINE))
-    assert set(DEFINITIONS) <= set(output)
-    assert set(PARTS.values()) <= set(output)
-
-
 def test_long_recordings_are_searched_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: at least 8 tables, at most 160, between them what makes 100 million operations."""
     for ops, tables in ((10, 160), (624_999, 160), (1_000_000, 100), (10_000_000, 10), (10**8, 8)):
         monkeypatch.setattr(sw.Recording, "__len__", lambda _, ops=ops: ops)
         assert facts_of.searched_tables(RECORDING) == tables
-
-
-def test_the_bar_counts_simulated_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearly all the time goes into the search, so nearly all steps are there.
-
-    By hand, of n operations: five passes; the search's 160 tables, then two stock ones, the
-    report's and the found one twice each, six families and one of them again: 180 n.
-    """
-    totals: list[int] = []
-    steps: list[int] = []
-    search: list[int] = []
-
-    @contextmanager
-    def bar(progress: object, total: int, what: str, unit: str) -> Iterator[Any]:
-        totals.append(total)
-        assert (what, unit) == ("report", "operations")
-        yield steps.append
-
-    def advise(*words: Any) -> Any:
-        search.append(sum(steps))
-        return real(*words)
-
-    real = facts_of._advise
-    monkeypatch.setattr(facts_of, "progress_bar", bar)
-    monkeypatch.setattr(facts_of, "_advise", advise)
-    recording = sw.Recording.from_ops(random_ops(1, 2000))
-    n = len(recording)
-    facts_of.gather(recording, sw.SizeClassTable.c16(), progress=True)
-    assert totals == [(5 + 12 + 160 + 2 * 4 + 6 + 1) * n]
-    assert search == [5 * n]
-    assert 50 * n < sum(steps) <= totals[0] and max(steps) < totals[0] / 5

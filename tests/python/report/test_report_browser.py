@@ -16,8 +16,8 @@ from spanwise.report import facts as facts_of
 from spanwise.report.moments import StackData
 from spanwise.report.page import page_of
 
+from tests.python.browser import Page, browse, needs_browser, probe
 from tests.python.helpers import make_ops, random_ops
-from tests.python.report.pages import Page, browse, needs_browser, probe
 
 PROBE = """
 const slider = document.getElementById("when"), canvas = document.getElementById("map");

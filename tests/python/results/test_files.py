@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of reading are one line; files appear whole; pipes and links."""
+"""Errors of reading are one line, also of damaged files; files appear whole; pipes and links."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import re
 import select
 import shutil
 import stat
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,7 @@ import pytest
 import spanwise as sw
 from spanwise.measure.bench_cases import read_cases
 from spanwise.measure.running import read_process_ledger
+from spanwise.recordings import conversion
 from spanwise.results.files import reading, write_whole
 
 from tests.python.helpers import ROOT, needs_recorder, python, spanwise
@@ -223,3 +226,25 @@ def test_a_recording_refuses_what_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(sw.InvalidError, match="not a regular file"):
         sw.record(["true"], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+# --- damaged files for every reader: the short form of `./dev stress python_files` ----------------
+
+
+FILES = 510
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs forks and /proc")
+def test_no_damaged_file_ends_in_a_traceback(tmp_path: Path) -> None:
+    """Each reader accepts some damaged files and rejects others, so both paths are tested."""
+    words = ["--files", str(FILES), "--seed", "7", "--keep", str(tmp_path)]
+    done = python("-m", "tests.fuzz.fuzz_files", *words, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{FILES} files: 0 failures" in done.stdout
+    rows = re.findall(r"^(.+?) +(\d+) +(\d+) +(\d+)$", done.stdout, re.MULTILINE)
+    assert len(rows) >= 17
+    assert {f"convert {form}" for form in conversion.FORMS} < {name for name, *_ in rows}
+    for name, *counts in rows:
+        files, fine, refused = map(int, counts)
+        assert fine + refused == files >= FILES // len(rows)
+        assert fine > 0 and refused > 0, name

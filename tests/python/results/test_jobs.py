@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,7 +19,6 @@ import spanwise as sw
 from spanwise.__main__ import main
 from spanwise.builds.steps import Step, run_steps
 from spanwise.optimizer.local_search import Scores
-from spanwise.recordings.sources import write_ops
 from spanwise.results.jobs import (
     Signals,
     ctrl_c_heard,
@@ -188,30 +186,12 @@ def test_other_threads_change_nothing() -> None:
 
 # --- refused threads ------------------------------------------------------------------------------
 
-PR_CAPBSET_DROP, CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 24, 21, 24
-REFUSAL = "can't start new thread"
-
-
-def recorded(folder: Path) -> Path:
-    path = folder / "a.swt"
-    write_ops(path, iter([random_ops(1, 3000)]))
-    return path
-
-
-COMMANDS: list[list[str]] = [
-    ["report", "{file}", "-o", "{folder}/x.html"],
-    ["optimize", "{file}", "--classes", "32", "--candidates", "2", "-o", "{folder}/t.json"],
-    ["sweep", "{file}", "--table", "go", "--executor", "threads", "-o", "{folder}/s.jsonl"],
-    ["ledger", "{file}"],
-    ["export", "{file}", "--to", "npz", "-o", "{folder}/x.npz"],
-]
-
 
 def test_any_other_refusal_is_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(_: object) -> int:
-        raise RuntimeError(REFUSAL)
+        raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("spanwise.commands.tables.run_explain", refuse)
     assert main(["explain", "33"]) == 2

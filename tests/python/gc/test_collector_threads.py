@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conservative roots, and threads that join by themselves."""
+"""Collected heaps with threads: concurrent cycles, conservative roots, threads that join."""
 
 from __future__ import annotations
 
@@ -11,6 +11,70 @@ import spanwise as sw
 from spanwise._lib import lib
 
 from tests.python.helpers import in_threads
+
+NODES = 2_000
+
+
+def test_a_cycle_runs_while_threads_change_the_heap() -> None:
+    with sw.CollectedHeap(concurrent=True) as heap:
+        heap.set_debug(checkmark=True)
+        node = heap.add_type("node", 16, [0])
+        head = heap.new(node)
+        for _ in range(NODES - 1):
+            made = heap.new(node)
+            made[0] = head
+            head = made
+        del made
+        lists: dict[int, sw.CollectedObject] = {}
+
+        def push(number: int) -> None:
+            for _ in range(300):
+                made = heap.new(node)
+                made[0] = lists.get(number)
+                lists[number] = made
+
+        cut = head[0]
+        assert heap.start().concurrent
+        head[0] = None  # `cut` was reachable when the cycle began
+        threads = [threading.Thread(target=push, args=(i,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        cycle = heap.wait()
+        assert heap.phase == "idle"
+        assert (cycle.concurrent, cycle.given_up, cycle.freed_objects) == (True, False, 0)
+        assert cycle.start_stop_ns > 0
+        assert cycle.end_stop_ns > 0
+        assert cycle.end_stops >= 1
+        assert cycle.stopped_ns == cycle.start_stop_ns + cycle.end_stop_ns
+        pauses = heap.pauses
+        assert int(pauses["ns"].sum()) == cycle.stopped_ns
+        assert set(pauses["cycle"].tolist()) == {1}
+        del cut
+        lists.pop(0)
+        heap.start()
+        last = heap.wait()
+        assert last.freed_objects == NODES - 1 + 300
+        assert last.marked_objects == 1 + 2 * 300
+        assert heap.cycles["concurrent"].tolist() == [True, True]
+        assert heap.wait() == last  # none is running
+        assert len(heap.cycles) == 2
+        whole = heap.collect()  # with the world stopped
+        assert (whole.concurrent, whole.stopped_ns) == (False, whole.mark_ns + whole.sweep_ns)
+
+
+def test_a_pace_begins_concurrent_cycles() -> None:
+    with sw.CollectedHeap(concurrent=True, conservative=True) as heap:
+        leaf = heap.add_type("leaf", 1024)
+        heap.set_pace(100)
+        for _ in range(20_000):
+            heap.new(leaf)
+        heap.wait()
+        assert heap.cycles["concurrent"].all()
+        assert len(heap.cycles) >= 2
+        assert int(heap.cycles["freed_objects"].sum()) > 5_000
+
 
 OBJECTS = 2000
 
@@ -109,8 +173,3 @@ def test_a_thread_that_joins_by_itself_waits_outside() -> None:
         go_on.set()
         thread.join(60)
         heap.collect()
-
-
-def test_conservative_is_a_bool() -> None:
-    with pytest.raises(TypeError, match="conservative"):
-        sw.CollectedHeap(conservative=1)  # type: ignore[arg-type]
