@@ -566,17 +566,24 @@ class Recording(History, RecordingQueries):
         frames = {site: self._frames.get(site, ()) for site in sites}
         return merge_keys(frames, build_ids_of(self.modules))
 
-    def pooled(self, sites: Iterable[int], *, live_after: int | None = None) -> Recording:
+    def pooled(self, sites: Iterable[Any], *, live_after: int | None = None) -> Recording:
         """Return the same operations, with the objects of call sites in pools: one per thread.
 
         The objects of a pool share no spans with others, so comparing the ledgers of both says what
         a pool would save. Sites whose frames have equal names count as those given.
 
         Args:
-            sites: ids of call sites.
+            sites: ids of call sites, or elements of `sites` or `live_sites()`.
             live_after: only their objects that are live after so many operations.
+
+        Raises:
+            InvalidError: the recording has no such site.
+            TypeError: it is something else, such as a name.
         """
-        given = list(sites)
+        given = [_lib.as_index(getattr(one, "id", one), "site", 2**32 - 1) for one in sites]
+        unknown = [one for one in given if one and self._frames and one not in self._frames]
+        if unknown:
+            raise errors.InvalidError(f"{self.name}: no call site {unknown[0]}")
         keys = self.site_keys({*given, *self._frames})
         wanted = {keys[site] for site in given}
         choose = of_sites(np.array([one for one in keys if keys[one] in wanted], np.int64))

@@ -153,6 +153,11 @@ class AdviceFacts:
         return self.memory if self.is_own_allocator and self.own_wasted >= 0 else None
 
     @property
+    def is_mostly_malloc(self) -> bool:
+        """Whether most of the private memory is malloc's, so that its peak is the process's."""
+        return self.memory is not None and self.memory.recorded_share >= _KEPT_SHARE
+
+    @property
     def under(self) -> str:
         """The allocator that the simulation is of, if the program runs another."""
         return "" if self.recording.allocator == "spanwise" else "spanwise"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ _BUILD_APART = (
 def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
     """Another allocator: the simulated peak of ours against the measured one of the program's."""
     memory, simulated, own = facts.own_memory, facts.resident_bytes, facts.recording.allocator
-    if memory is None:
+    if memory is None or not facts.is_mostly_malloc:
         return
     yield Advice(
         "allocator",
@@ -129,6 +130,8 @@ _LIBRARIES = {
 
 def _sizes(facts: AdviceFacts) -> Iterator[Advice]:
     """Requests just above a class: what slots of a size between would save, if spans are full."""
+    if facts.manages:
+        return  # the interpreter chooses the sizes
     objects = facts.objects
     slot, requested = objects.slot_bytes, objects.counts[1]
     found = []
@@ -178,9 +181,7 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
     change = (
         f"Add slots of {better:,} bytes to the table: spanwise optimize finds all such classes."
     )
-    if better % _MALLOC_ALIGN and facts.manages:
-        change = "Its interpreter chooses these sizes: fewer or smaller objects there save memory."
-    elif better % _MALLOC_ALIGN:
+    if better % _MALLOC_ALIGN:
         smaller = better // _MALLOC_ALIGN * _MALLOC_ALIGN
         more, _ = facts.saving(PEAK, len(fits) * (size - smaller))
         change = (
@@ -287,14 +288,18 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
     )
     if facts.manages:
         change = _BUILD_APART.removesuffix(".")
-    trim = facts.recording.allocator == "glibc"
+    if facts.recording.allocator == "glibc":
+        change += f", and call {_trim_call(facts)} when work pauses"
+        change += f", with {_ONE_ARENA}" if facts.recording.summary.threads > 1 else ""
+    moment = facts.later[0]
     yield Advice(
         "pinning",
         pages - kept.requested_bytes,
-        facts.later[0],
+        moment,
         "estimated",
         f"{finding}; by simulation {', '.join(shares)}." if shares else f"{finding}.",
-        f"{change}, and call {_trim_call(facts)} when work pauses." if trim else f"{change}.",
+        f"{change}. Call sites at that moment: spanwise ledger"
+        f" {shlex.quote(facts.recording.name)} --sites --at {moment}",
     )
 
 
@@ -311,15 +316,19 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
         f"{own} keeps {_format.size(kept.malloc_bytes)} resident for"
         f" {_format.size(kept.requested_bytes)} requested"
     )
-    if own == "glibc":
+    trims = f"Call {_trim_call(facts)}" if own == "glibc" else _PURGE.get(own)
+    if own == "jemalloc" and facts.program.startswith("redis"):
+        trims = "Run redis-cli MEMORY PURGE"
+    if trims is not None:
+        simulated = own == "glibc" and facts.recording.summary.threads == 1
         yield Advice(
             "trim",
             kept.malloc_bytes - kept.pages_bytes,
             at,
-            "simulated" if facts.recording.summary.threads == 1 else "estimated",
+            "simulated" if simulated else "estimated",
             f"{finding}; its objects are in {_format.size(kept.pages_bytes)} of pages.",
-            f"Call {_trim_call(facts)} when work pauses: it returns the pages without objects"
-            + ("." if facts.recording.summary.threads == 1 else _ARENAS),
+            f"{trims} when work pauses: it returns the pages without objects"
+            + (_ARENAS if own == "glibc" and not simulated else "."),
         )
     memory = facts.own_memory
     if memory is None:
@@ -333,24 +342,27 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             at,
             "simulated",
             f"{finding}; spanwise would keep {_format.size(ours)}.",
-            f"{_RETURN.get(own, 'Run')} it with spanwise's malloc: spanwise run --"
-            f" {facts.command()}",
+            f"Run it with spanwise's malloc: spanwise run -- {facts.command()}",
         )
 
 
-_ARENAS = ", but not those at the end of a thread's arena."
+_ONE_ARENA = "MALLOC_ARENA_MAX=1"
+_ARENAS = (
+    f", but not those at the end of a thread's arena. If the RSS stays high, set {_ONE_ARENA} too:"
+    " all threads then share one arena, and its end is returned."
+)
+_PURGE = {
+    "jemalloc": 'Call mallctl("arena.4096.purge")',
+    "mimalloc": "Call mi_collect(true)",
+    "tcmalloc": "Call MallocExtension::ReleaseFreeMemory",
+}
+"""What returns the free pages of other allocators."""
 
 
 def _trim_call(facts: AdviceFacts) -> str:
     if is_python_file(facts.recording.executable):
         return "ctypes.CDLL(None).malloc_trim(0)"
     return "malloc_trim(0)"
-
-
-_RETURN = {
-    "jemalloc": "Set MALLOC_CONF=dirty_decay_ms:0,background_thread:true, or run",
-    "tcmalloc": "Call MallocExtension::ReleaseFreeMemory when work pauses, or run",
-}
 
 
 def _caches(facts: AdviceFacts) -> Iterator[Advice]:

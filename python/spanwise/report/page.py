@@ -156,8 +156,8 @@ def _head(facts: Facts) -> str:
     words = facts.recording.arguments if isinstance(facts.recording, Recording) else ()
     command = html.escape(" ".join(words) or facts.program)
     return (
-        f'<header><h1>Memory of {html.escape(facts.program)}</h1><p id="answer">'
-        f"{html.escape(facts.answer())}</p>{_changes(facts)}{after}{notes}{picture}"
+        f'<header><h1>Memory of {html.escape(facts.program)}</h1>{notes}<p id="answer">'
+        f"{html.escape(facts.answer())}</p>{_changes(facts)}{after}{picture}"
         f'<p class="quiet">{html.escape(facts.recording.name)}: <code>{command}</code></p></header>'
     )
 

@@ -101,3 +101,15 @@ def test_ends_of_threads_stay() -> None:
     pooled = sw.Recording.from_ops(ops).pooled([1])
     assert np.concatenate(list(pooled.blocks(9)))["thread"].tolist() == [2, 3, 1, 3]
     assert pooled.ledger(at="end").live_objects == 1
+
+
+def test_what_names_a_site() -> None:
+    ops = random_ops(300, seed=3)
+    recording = sw.Recording.from_ops(ops)
+    site = next(one for one in recording.sites if one.id == SITES[0])
+    by_object, by_id = (
+        np.concatenate(list(recording.pooled([one]).blocks(500))) for one in (site, site.id)
+    )
+    assert (by_object == by_id).all()
+    with pytest.raises(TypeError, match="site must be"):
+        recording.pooled(["main"])

@@ -175,7 +175,7 @@ def test_objects_spread_over_pages(tmp_path: Path, ends_clean: bool, pages: int)
     assert advice.finding.endswith(" keep 100.0 %.")
     assert advice.change == (
         "Allocate them from a pool or an arena of their own, and call malloc_trim(0) when work"
-        " pauses."
+        " pauses. Call sites at that moment: spanwise ledger a.swt --sites --at 0.010"
     )
 
 
@@ -247,7 +247,32 @@ def test_thread_caches_are_those_of_our_malloc(tmp_path: Path) -> None:
     found = {one.kind: one for one in in_process(ops, tmp_path / "a.swt").advice()}
     assert "caches" not in found
     assert found["trim"].certainty == "estimated"  # threads have arenas that it does not trim
-    assert found["trim"].change.endswith("but not those at the end of a thread's arena.")
+    assert "but not those at the end of a thread's arena" in found["trim"].change
+    assert "set MALLOC_ARENA_MAX=1" in found["trim"].change
+
+
+@pytest.mark.parametrize(
+    ("program", "change"),
+    [("app", 'Call mallctl("arena.4096.purge")'), ("redis-server", "Run redis-cli MEMORY PURGE")],
+)
+def test_what_returns_the_pages_of_jemalloc(tmp_path: Path, program: str, change: str) -> None:
+    """Of 16 MiB 12 have objects."""
+    ops = allocations([1024] * 10_240)
+    meta = [("program", f"/opt/{program}"), *((name, str(value)) for name, value in PARTS.items())]
+    library = sources.Module(1 << 30, 2 << 30, 0, "/usr/lib/libjemalloc.so.2", "")
+    sources.write_ops(tmp_path / "a.swt", iter([ops]), meta, modules=[library])
+    found = sw.Recording.open(tmp_path / "a.swt").advice()
+    (trim,) = (one for one in found if one.kind == "trim")
+    assert (trim.saves_bytes, trim.certainty) == (4 * MIB, "estimated")
+    assert trim.change.startswith(f"{change} when work pauses")
+
+
+def test_no_saving_at_the_peak_of_what_malloc_does_not_have(tmp_path: Path) -> None:
+    """Of 30 MiB private memory a third is not malloc's: its peak is not the process's."""
+    ops = allocations([1024] * 10_240)
+    found = in_process(ops, tmp_path / "a.swt", rss_mapped=10 * MIB).advice()
+    assert "By simulation" in found.verdict
+    assert "allocator" not in {one.kind for one in found}
 
 
 @pytest.fixture
@@ -268,6 +293,7 @@ def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) ->
     assert by_kind["allocator"].saves_bytes == 20 * MIB - resident
     assert "retained" not in by_kind  # the same change saves more at the peak
     assert by_kind["trim"].saves_bytes == 4 * MIB
+    assert "ARENA" not in by_kind["trim"].change  # one thread
     assert by_kind["trim"].title == "saves 4.0 MiB at 0.010 s (simulated)"
     assert "malloc_trim" in by_kind["trim"].change
     assert not found.overlap  # each is of another moment
