@@ -139,13 +139,14 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   # size to reduce RSS. No recorded call stack passes through the files that read options and write
   # the ledger, so they have no unwind tables.
   set_source_files_properties(
-    src/preload/start.c src/preload/report.c src/preload/json.c src/preload/options.c src/preload/info.c
-    src/preload/account.c src/preload/slow.c src/guard/guard.c src/guard/hold.c src/guard/resize.c src/guard/object.c src/guard/empty.c src/guard/sample.c src/guard/report.c src/guard/fault.c src/base/fail.c src/os/linux/thread_state.c src/ds/meta.c src/heap/options.c src/sizeclass/table.c src/heap/fork.c src/heap/close.c src/heap/cache.c src/heap/registry.c
-    src/inspect/verify.c src/inspect/touched.c src/inspect/audit_lists.c src/inspect/audit_span.c
-    src/inspect/map.c src/inspect/ledger.c src/inspect/walk.c src/page/space.c src/heap/trim.c src/heap/misuse.c src/heap/heap.c src/heap/checks.c src/page/checks.c src/page/purge.c src/page/give_back.c
+    src/preload/report.c src/preload/options.c src/preload/info.c src/preload/account.c src/preload/slow.c
+    src/guard/guard.c src/guard/sample.c src/guard/report.c src/base/fail.c src/ds/meta.c src/sizeclass/table.c
+    src/inspect/verify.c src/inspect/audit_lists.c src/inspect/map.c src/inspect/ledger.c src/page/space.c
+    src/page/purge.c src/heap/cache.c src/heap/registry.c src/heap/trim.c src/heap/heap.c src/heap/checks.c
+    src/heap/thread.c
     PROPERTIES COMPILE_OPTIONS -Os)
   set_source_files_properties(
-    src/preload/report.c src/preload/json.c src/preload/options.c
+    src/preload/report.c src/preload/options.c
     PROPERTIES COMPILE_OPTIONS "-Os;-fno-asynchronous-unwind-tables")
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()

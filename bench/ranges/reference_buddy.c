@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 
 typedef struct reference_buddy {
     uint64_t units;

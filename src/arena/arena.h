@@ -11,10 +11,10 @@
  *
  * Allocation
  *   1. An end moves by the size: inline, or in sw_arena_alloc (spanwise/arena.h, alloc.c).
- *   2. If too little is left, a request above a quarter of a chunk becomes an own object (own.c),
- *      which the heap marks as an arena's (heap/arena_object.h).
+ *   2. If too little is left, a request above a quarter of a chunk becomes an own object (alloc.c),
+ *      which the heap marks as an arena's (heap/alloc.h).
  *   3. Any other request takes a chunk from the thread's chunk cache, the pool or the system
- *      (refill.c, chunk_cache.c).
+ *      (chunk_cache.c).
  *   4. If the limit is reached or the system refuses a chunk, mode AUTO takes the object from the
  *      heap, and mode FORCE fails (alloc.c).
  * Free: own objects return to their allocator, chunks to the chunk cache, and the record to a ring,
@@ -23,20 +23,73 @@
  * A *safe* arena has a *log* of its objects, and its chunks go to the *quarantine*. A tracker has a
  * record, the *track*, of each arena.
  *
- * Locks, outermost first: list of locked arenas (fork.c) < sw_arena.lock < tracks (track.c) <
+ * Locks, outermost first: list of locked arenas (hold.c) < sw_arena.lock < tracks (track.c) <
  * chunk caches (chunk_cache.c) < quarantine (quarantine.c) < pool (chunk.c).
  *
- * Files, the lowest first: node, idle, chunk, log, quarantine, report, chunk cache, track, refill,
- * own, savepoint, fork, tracker, scan, life, alloc, hold, drop, query; and checks (rules of the
- * structs). Design: docs/design/arena.md.
+ * Files, the lowest first: chunk (chunks and NUMA nodes), quarantine (with logs and reports),
+ * track, chunk_cache (with an arena's chunks), hold (with roots, forks, statistics), tracker, alloc (with
+ * own objects), life (with savepoints). Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_ARENA_H
 #define SW_ARENA_ARENA_H
 
+#include <stdbool.h>
+
 #include "arena/chunk.h"
-#include "arena/log.h"
+#include "base/base.h"
+#include "ds/handle.h"
 #include "gc/gc.h"
 #include "spanwise/arena.h"
+
+/* The log of a safe arena between resets: the call sites of its creation, its allocations and its
+ * free. Chunks refer to the log until they leave the quarantine. */
+
+enum { SW_LOG_FRAMES = 8, SW_LOG_OBJECTS = 127 };
+
+/* A backtrace and its thread. */
+typedef struct sw_arena_calls {
+    uint64_t thread;
+    uint64_t count; /* <= SW_LOG_FRAMES */
+    uint64_t frames[SW_LOG_FRAMES];
+} sw_arena_calls;
+
+typedef struct sw_log_object {
+    uintptr_t at;
+    uint64_t bytes;
+    const char *type; /* NULL: unknown */
+    uintptr_t caller; /* return address of the call that allocated it */
+} sw_log_object;
+
+/* Objects in the order of allocation.
+ *   count <= SW_LOG_OBJECTS */
+typedef struct sw_log_page {
+    struct sw_log_page *next; /* the previous page */
+    uint64_t count;
+    sw_log_object objects[SW_LOG_OBJECTS];
+} sw_log_page;
+
+/* `uses` counts the arena and each chunk that refers to the log, and is atomic. The other fields
+ * are the arena's until it ends.
+ *   uses >= 1 */
+typedef struct sw_arena_log {
+    uint64_t uses;
+    sw_log_page *pages; /* the newest first */
+    const char *tag;
+    uint64_t arena_id;
+    sw_arena_calls made, freed;
+} sw_arena_log;
+
+/* Creates a log with the caller's backtrace. NULL: no memory. */
+sw_arena_log *sw_arena_log_new(const char *tag, uint64_t arena_id);
+/* Records an object. False: no memory. */
+bool sw_arena_log_add(sw_arena_log *log, const sw_log_object *object);
+void sw_arena_log_end(sw_arena_log *log);
+void sw_arena_log_use(sw_arena_log *log);
+/* Drops a use; the last one frees the log. */
+void sw_arena_log_drop(sw_arena_log *log);
+
+/* In the child of a fork: discards the cached thread id. */
+void sw_arena_log_recover(void);
 
 /* An own object, not in a chunk. */
 typedef struct sw_arena_own {
@@ -118,5 +171,92 @@ static inline bool sw_arena_is_observed(const sw_arena *arena) {
 }
 
 const char *sw_arena_record_check(const sw_arena *arena);
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+/* Prologue and epilogue of calls on an arena: checks of the handle and the thread, and the lock.
+ * Records are never unmapped, so a call that waited for the lock can detect that the arena was
+ * freed. */
+
+#define SW_ARENA_MARK offsetof(sw_arena, mark)
+
+/* SW_OWNER, with the last error set: a safe arena belongs to another thread. */
+sw_status sw_arena_refuse_thread(const sw_arena *arena, const char *op);
+
+static inline sw_status sw_arena_check_thread(const sw_arena *arena, const char *op) {
+    if (sw_likely(__atomic_load_n(&arena->owner, __ATOMIC_RELAXED) == 0)) return SW_OK;
+    return sw_arena_refuse_thread(arena, op);
+}
+
+static inline void sw_arena_leave(sw_arena *arena) {
+    if (sw_unlikely(arena->is_locked != 0)) sw_os_lock_release(&arena->lock);
+}
+
+/* Takes the lock, if the arena has one. False: the arena was freed; the lock is not held. */
+static inline bool sw_arena_enter_live(sw_arena *arena) {
+    if (sw_likely(arena->is_locked == 0)) return true;
+    sw_os_lock_acquire(&arena->lock);
+    if (sw_handle_lives(arena, SW_ARENA_MARK, SW_HANDLE_ARENA)) return true;
+    sw_os_lock_release(&arena->lock);
+    return false;
+}
+
+/* For calls that return a status. */
+static inline sw_status sw_arena_enter(sw_arena *arena, const char *op) {
+    sw_status status = sw_handle_status(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
+    if (status == SW_OK) status = sw_arena_check_thread(arena, op);
+    if (status != SW_OK) return status;
+    if (sw_likely(sw_arena_enter_live(arena))) return SW_OK;
+    return sw_handle_refuse(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
+}
+
+/* For calls that return no status: a bad handle is reported, also NULL. */
+static inline bool sw_arena_has_entered(sw_arena *arena, const char *op) {
+    if (!sw_handle_check(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op)) return false;
+    if (sw_arena_check_thread(arena, op) != SW_OK) return false;
+    if (sw_likely(sw_arena_enter_live(arena))) return true;
+    sw_handle_report(arena, SW_ARENA_MARK, SW_HANDLE_ARENA, op);
+    return false;
+}
+
+/* --- own objects ------------------------------------------------------------------------------ */
+
+/* Frees the own objects that are newer than `last`; NULL: all of them. */
+void sw_arena_own_free(sw_arena *arena, const sw_arena_own *last);
+
+/* --- forks ------------------------------------------------------------------------------------ */
+
+/* Fork handlers for arenas. The forking thread holds all arena locks, so that locked arenas are
+ * consistent in the child; an unlocked arena is consistent if its thread forks. */
+
+void sw_arena_fork_register(void);
+void sw_arena_fork_add(sw_arena *arena);
+void sw_arena_fork_remove(sw_arena *arena);
+
+/* --- the quarantine --------------------------------------------------------------------------- */
+
+/* The quarantine: protected chunks of freed safe arenas. A chunk leaves when more than a limit of
+ * bytes was added after it and, with SW_GC_DANGLING, a scan finds no pointer into it. */
+
+/* Protects a chunk that has a log, and adds it. */
+void sw_quarantine_put(sw_chunk *chunk);
+/* Called by a collector's scan in a stopped world, without a lock: a reachable word points into the
+ * chunk, which stays until a later scan finds none. */
+void sw_quarantine_set_limit(uint64_t bytes);
+/* Adds quarantine_bytes and unprotected; subtracts the former from used_chunk_bytes. */
+void sw_quarantine_add_stats(sw_arena_pool_stats *stats);
+
+/* Fork handlers. */
+void sw_quarantine_lock(void);
+void sw_quarantine_unlock(void);
+void sw_quarantine_recover(void);
+
+/* --- reports ---------------------------------------------------------------------------------- */
+
+/* Installs the reports of faults in quarantined chunks and of pointers into them (SW_GC_DANGLING).
+ * False: the system does not report faults. */
+bool sw_arena_report_install(void);
+/* Reports FREED_ARENA for an address in a chunk without an arena. */
+void sw_arena_report_use(const char *op, const void *p);
 
 #endif

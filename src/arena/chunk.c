@@ -4,11 +4,108 @@
 
 #include <string.h>
 
-#include "arena/idle.h"
-#include "arena/node.h"
-#include "base/assert.h"
-#include "base/attributes.h"
-#include "base/bits.h"
+#include "base/base.h"
+#include "os/os.h"
+
+/* --- checks ----------------------------------------------------------------------------------- */
+
+/* Returns the first broken rule, or NULL (base/base.h); the pool's under its lock. */
+static const char *sw_chunk_check(const sw_chunk *chunk) {
+    return SW_RULE(chunk->log2 == 0 || chunk->bytes == UINT64_C(1) << chunk->log2)
+               ?: SW_RULE(chunk->log2 == 0 || chunk->base % chunk->bytes % 4096 == 0);
+}
+
+static const char *sw_chunk_node_check(const sw_chunk_node *node) {
+    const char *broken = NULL;
+    for (uint32_t i = 0; i < SW_CHUNK_SIZES && broken == NULL; i++) {
+        const sw_chunk *newest = node->newest[i], *oldest = node->oldest[i];
+        broken = SW_RULE((newest == NULL) == (oldest == NULL))
+               ?: SW_RULE(newest == NULL || newest->newer == NULL)
+               ?: SW_RULE(oldest == NULL || oldest->next == NULL);
+    }
+    return broken;
+}
+
+static const char *sw_region_check(const sw_region *region) {
+    return SW_RULE(region->count <= SW_REGION_CHUNKS)
+               ?: SW_RULE(region->taken <= region->count)
+               ?: SW_RULE(region->chunks[0].log2 == region->log2);
+}
+
+static const char *sw_chunk_pool_check(const sw_chunk_pool *pool) {
+    return SW_RULE(pool->region_count <= pool->region_capacity)
+               ?: SW_RULE(pool->idle_bytes + pool->returned_bytes <= pool->reserved_bytes);
+}
+
+/* --- NUMA nodes ------------------------------------------------------------------------------- */
+
+/* count is atomic; sw_node_set writes it after the other fields. */
+static struct {
+    uint32_t count;
+    uint32_t (*node_of_thread)(void *context);
+    void *context;
+} topology = {.count = 1};
+
+static uint32_t node_of_system(void *context) {
+    (void)context;
+    return sw_os_node();
+}
+
+void sw_node_set(uint32_t count, uint32_t (*node_of_thread)(void *context), void *context) {
+    __atomic_store_n(&topology.count, 1, __ATOMIC_RELEASE);
+    topology.node_of_thread = node_of_thread != NULL ? node_of_thread : node_of_system;
+    topology.context = context;
+    __atomic_store_n(&topology.count, count > 1 ? count : 1, __ATOMIC_RELEASE);
+}
+
+bool sw_node_is_used(void) {
+    return sw_unlikely(__atomic_load_n(&topology.count, __ATOMIC_ACQUIRE) > 1);
+}
+
+uint32_t sw_node_here(void) {
+    uint32_t count = __atomic_load_n(&topology.count, __ATOMIC_ACQUIRE);
+    if (sw_likely(count == 1)) return 0;
+    uint32_t node = topology.node_of_thread(topology.context);
+    return node < count ? node : 0;
+}
+
+/* --- lists of idle chunks --------------------------------------------------------------------- */
+
+/* Adds a chunk that becomes idle at now_ns, which is not before the time of the last one. */
+static void sw_chunk_node_push(sw_chunk_node *node, sw_chunk *chunk, uint64_t now_ns) {
+    uint32_t i = chunk->log2 - SW_CHUNK_LOG2_MIN;
+    chunk->idle_since_ns = now_ns;
+    chunk->newer = NULL;
+    chunk->next = node->newest[i];
+    *(chunk->next != NULL ? &chunk->next->newer : &node->oldest[i]) = chunk;
+    node->newest[i] = chunk;
+}
+
+static sw_chunk *take_idle(sw_chunk_node *node, uint32_t i, sw_chunk *chunk) {
+    if (chunk == NULL) return NULL;
+    *(chunk->newer != NULL ? &chunk->newer->next : &node->newest[i]) = chunk->next;
+    *(chunk->next != NULL ? &chunk->next->newer : &node->oldest[i]) = chunk->newer;
+    return chunk;
+}
+
+/* Removes the chunk of 1 << log2 bytes that became idle last (front) or first (back). NULL: none.
+ */
+static sw_chunk *sw_chunk_node_pop_front(sw_chunk_node *node, uint32_t log2) {
+    return take_idle(node, log2 - SW_CHUNK_LOG2_MIN, node->newest[log2 - SW_CHUNK_LOG2_MIN]);
+}
+
+static sw_chunk *sw_chunk_node_pop_back(sw_chunk_node *node, uint32_t log2) {
+    return take_idle(node, log2 - SW_CHUNK_LOG2_MIN, node->oldest[log2 - SW_CHUNK_LOG2_MIN]);
+}
+
+/* Makes all idle chunks count as idle since now_ns. */
+static void sw_chunk_node_renew(sw_chunk_node *node, uint64_t now_ns) {
+    for (uint32_t i = 0; i < SW_CHUNK_SIZES; i++)
+        for (sw_chunk *chunk = node->newest[i]; chunk != NULL; chunk = chunk->next)
+            chunk->idle_since_ns = now_ns;
+}
+
+/* --- the pool --------------------------------------------------------------------------------- */
 
 enum { REGIONS_AT_FIRST = 512, IDLE_LIMIT = 64 << 20, DECAY_AT_ONCE = 8 };
 

@@ -6,9 +6,8 @@
  *
  * Regions are never unmapped. So the record of any address that was ever in a chunk can be found,
  * and an idle chunk is reused, which saves mmap calls and page faults. There is one pool per
- * process, under one lock, the innermost of the arenas' locks. Each NUMA node has its own lists
- * (node.h). Callers: chunk_cache.c (a thread's own idle chunks), refill.c. Design:
- * docs/design/arena.md.
+ * process, under one lock, the innermost of the arenas' locks. Each NUMA node has its own lists.
+ * Callers: chunk_cache.c. Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_CHUNK_H
 #define SW_ARENA_CHUNK_H
@@ -20,6 +19,16 @@
 #include "ds/meta.h"
 #include "os/os.h"
 #include "spanwise/arena.h"
+
+/* --- NUMA nodes ------------------------------------------------------------------------------- */
+
+/* As sw_arena_set_nodes, with valid arguments. */
+void sw_node_set(uint32_t count, uint32_t (*node_of_thread)(void *context), void *context);
+bool sw_node_is_used(void);
+/* Returns the node of the calling thread, below SW_ARENA_NODES_MAX; 0 if there is only one. */
+uint32_t sw_node_here(void);
+
+/* --- chunks ----------------------------------------------------------------------------------- */
 
 enum {
     SW_CHUNK_LOG2_MIN = 12,
@@ -130,10 +139,9 @@ void sw_chunk_add_stats(sw_arena_pool_stats *stats);
 void *sw_chunk_new_record(size_t bytes);
 void sw_chunk_drop_record(void *record, size_t bytes);
 
-/* Returns the first broken rule, or NULL (base/assert.h); the pool's under its lock. */
-const char *sw_chunk_check(const sw_chunk *chunk);
-const char *sw_chunk_node_check(const sw_chunk_node *node);
-const char *sw_region_check(const sw_region *region);
-const char *sw_chunk_pool_check(const sw_chunk_pool *pool);
+/* --- lists of idle chunks --------------------------------------------------------------------- */
+
+/* The lists of a node's idle chunks. A chunk that becomes idle is added at the newest end; arenas
+ * take chunks from that end, and decay takes them from the other. */
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread's cache of idle chunks and of records of freed arenas. A thread that creates and frees
- * arenas in turn takes no lock. The cache of an exited thread is reused. Callers: refill.c and
- * life.c.
+ * arenas in turn takes no lock. The cache of an exited thread is reused. Callers: life.c,
+ * alloc.c.
  */
 #ifndef SW_ARENA_CHUNK_CACHE_H
 #define SW_ARENA_CHUNK_CACHE_H
 
 #include "arena/arena.h"
-#include "base/attributes.h"
+#include "base/base.h"
 #include "ds/handle.h"
 
 enum { SW_CHUNK_CACHE_FRESH = 8 }; /* records per block, about a page of the system */
@@ -36,10 +36,6 @@ typedef struct sw_arena_chunk_cache {
 /* This thread's chunk cache; NULL: no memory, or no thread-exit hooks. */
 sw_arena_chunk_cache *sw_arena_chunk_cache_own(void);
 
-/* Takes a chunk of the thread's chunk cache, else of the process. NULL: no memory. */
-sw_chunk *sw_arena_chunk_cache_take(uint32_t log2);
-void sw_arena_chunk_cache_give(sw_chunk *chunk);
-
 /* Returns a retired record that left the ring, or a new one. NULL: no memory. */
 sw_arena *sw_arena_chunk_cache_record(void);
 /* Retires a record, whose tag marks the arena as ended. */
@@ -56,6 +52,20 @@ void sw_arena_chunk_cache_lock(void);
 void sw_arena_chunk_cache_unlock(void);
 void sw_arena_chunk_cache_recover(void);
 
-const char *sw_arena_chunk_cache_check(const sw_arena_chunk_cache *chunk_cache);
+/* --- chunks of an arena ----------------------------------------------------------------------- */
+
+/* Adds a chunk. SW_LIMIT or SW_NOMEM, without setting the last error. */
+sw_status sw_arena_try_refill(sw_arena *arena);
+/* As sw_arena_try_refill, but sets the last error. */
+sw_status sw_arena_refill(sw_arena *arena);
+/* Adds a chunk for one big object of a safe arena, after the newest one. NULL: *status as
+ * sw_arena_refill. */
+sw_chunk *sw_arena_take_big(sw_arena *arena, size_t bytes, sw_status *status);
+/* Makes the caller's memory the only chunk. */
+void sw_arena_use_first(sw_arena *arena);
+/* Releases chunks, the newest first, until `last` is the newest; NULL: all. */
+void sw_arena_drop_chunks(sw_arena *arena, const sw_chunk *last);
+/* Makes [front, back) the free part of the newest chunk, also for memory checkers. */
+void sw_arena_set_ends(sw_arena *arena, uintptr_t front, uintptr_t back);
 
 #endif

@@ -1,23 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creates, resets and frees arenas. */
+/* Creates, resets and frees arenas, and restores earlier states. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena/arena.h"
+#include "arena/chunk.h"
 #include "arena/chunk_cache.h"
-#include "arena/enter.h"
-#include "arena/fork.h"
-#include "arena/node.h"
-#include "arena/own.h"
-#include "arena/quarantine.h"
-#include "arena/refill.h"
-#include "arena/report.h"
-#include "arena/savepoint.h"
 #include "arena/track.h"
-#include "arena/tracker.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "gc/type.h"
 #include "heap/target.h"
+
+/* --- savepoints ------------------------------------------------------------------------------- */
+
+/* Drops the savepoints newer than `last`; NULL: all. */
+static void sw_arena_savepoint_drop(sw_arena *arena, const sw_arena_saved *last) {
+    while (arena->saved != last) {
+        sw_arena_saved *saved = arena->saved;
+        arena->saved = saved->previous;
+        sw_chunk_drop_record(saved, sizeof *saved);
+    }
+}
+
+sw_status sw_arena_mark(sw_arena *arena, sw_arena_savepoint *out) {
+    if (out == NULL) return sw_fail_null("arena_mark", "out");
+    sw_status status = sw_arena_enter(arena, "arena_mark");
+    if (status != SW_OK) return status;
+    sw_arena_saved *saved = sw_chunk_new_record(sizeof *saved);
+    if (saved != NULL) {
+        *saved = (sw_arena_saved){.previous = arena->saved,
+                                  .serial = ++arena->serial,
+                                  .chunk = arena->chunks,
+                                  .front = arena->ends->front,
+                                  .back = arena->ends->back,
+                                  .slack_bytes = arena->slack_bytes,
+                                  .own = arena->own};
+        arena->saved = saved;
+        *out = (sw_arena_savepoint){.record = saved, .serial = saved->serial};
+    } else {
+        status = sw_fail(SW_NOMEM, "arena_mark", "no memory for a savepoint");
+    }
+    sw_arena_leave(arena);
+    return status;
+}
+
+/* Searches the record in the arena's list, because the caller's address may be invalid. */
+static sw_arena_saved *find(const sw_arena *arena, sw_arena_savepoint savepoint) {
+    sw_arena_saved *saved = arena->saved;
+    while (saved != NULL && (saved != savepoint.record || saved->serial != savepoint.serial))
+        saved = saved->previous;
+    return saved;
+}
+
+static void go_back(sw_arena *arena, sw_arena_saved *saved) {
+    if (arena->log != NULL) { /* a safe arena reuses no byte before it was protected */
+        sw_arena_savepoint_drop(arena, saved->previous);
+        return;
+    }
+    sw_arena_own_free(arena, saved->own);
+    sw_arena_drop_chunks(arena, saved->chunk);
+    arena->slack_bytes = saved->slack_bytes;
+    sw_arena_set_ends(arena, saved->front, saved->back);
+    sw_arena_savepoint_drop(arena, saved->previous);
+}
+
+sw_status sw_arena_release(sw_arena *arena, sw_arena_savepoint savepoint) {
+    sw_status status = sw_arena_enter(arena, "arena_release");
+    if (status != SW_OK) return status;
+    sw_check2(sw_arena_record_check(arena));
+    sw_arena_saved *saved = find(arena, savepoint);
+    if (saved != NULL)
+        go_back(arena, saved);
+    else
+        status = sw_fail(SW_STATE, "arena_release",
+                         "savepoint %llu was released or reset before, or is of another arena: "
+                         "release each once, the newest first or by an older one",
+                         (unsigned long long)savepoint.serial);
+    sw_arena_leave(arena);
+    return status;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
 
 /* --- options ---------------------------------------------------------------------------------- */
 
@@ -278,4 +341,39 @@ void sw_arena_set_quarantine(uint64_t bytes) { sw_quarantine_set_limit(bytes); }
 uint64_t sw_arena_trim(void) {
     sw_arena_chunk_cache_empty();
     return sw_chunk_trim();
+}
+
+/* --- unreachable arenas ----------------------------------------------------------------------- */
+
+/* Unreachable arenas: the finalizer of an object of a collected heap frees them, as in the Go
+ * runtime. Records of arenas stay mapped, so a finalizer can detect an earlier free. */
+
+static const void *object_of(const sw_arena *arena) {
+    return __atomic_load_n(&arena->dropped_with, __ATOMIC_ACQUIRE);
+}
+
+/* The finalizer. It may run in a thread other than the owner's. If the arena is held, it is not
+ * freed, and the object gets the finalizer again, for the next cycle. */
+static void free_dropped(void *object, void *arg) {
+    sw_arena *arena = arg;
+    if (!sw_handle_lives(arena, SW_ARENA_MARK, SW_HANDLE_ARENA) || object_of(arena) != object)
+        return;
+    sw_gc *gc = arena->dropped_by;
+    uint64_t owner = __atomic_load_n(&arena->owner, __ATOMIC_RELAXED);
+    (void)sw_arena_adopt(arena);
+    if (sw_arena_free(arena) == SW_OK) return;
+    __atomic_store_n(&arena->owner, owner, __ATOMIC_RELEASE);
+    (void)sw_gc_set_finalizer(gc, object, free_dropped, arena);
+}
+
+sw_status sw_arena_free_with(sw_arena *arena, sw_gc *gc, const void *object) {
+    sw_status status = sw_arena_enter(arena, "arena_free_with");
+    if (status != SW_OK) return status;
+    if (object != NULL) status = sw_gc_set_finalizer(gc, object, free_dropped, arena);
+    if (status == SW_OK) {
+        arena->dropped_by = object == NULL ? NULL : gc;
+        __atomic_store_n(&arena->dropped_with, object, __ATOMIC_RELEASE);
+    }
+    sw_arena_leave(arena);
+    return status;
 }

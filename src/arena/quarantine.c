@@ -1,8 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The quarantine (quarantine.h). */
-#include "arena/quarantine.h"
+/* Logs of safe arenas, the quarantine of their chunks, and reports of later uses. */
+#include "arena/arena.h"
+#include "base/base.h"
+#include "gc/events.h"
 
-#include "base/assert.h"
+/* --- checks ----------------------------------------------------------------------------------- */
+
+static const char *sw_arena_log_check(const sw_arena_log *log) {
+    return SW_RULE(__atomic_load_n(&log->uses, __ATOMIC_RELAXED) >= 1)
+               ?: SW_RULE(log->made.count <= SW_LOG_FRAMES)
+               ?: SW_RULE(log->pages == NULL || log->pages->count <= SW_LOG_OBJECTS);
+}
+
+/* --- logs of safe arenas ---------------------------------------------------------------------- */
+
+void sw_arena_log_recover(void) { sw_os_forget_thread_id(); }
+
+static void note_calls(sw_arena_calls *calls) {
+    calls->thread = sw_os_known_thread_id();
+    calls->count = sw_os_call_stack(calls->frames, SW_LOG_FRAMES);
+}
+
+sw_arena_log *sw_arena_log_new(const char *tag, uint64_t arena_id) {
+    sw_arena_log *log = sw_chunk_new_record(sizeof *log);
+    if (log == NULL) return NULL;
+    *log = (sw_arena_log){.uses = 1, .tag = tag, .arena_id = arena_id};
+    note_calls(&log->made);
+    return log;
+}
+
+bool sw_arena_log_add(sw_arena_log *log, const sw_log_object *object) {
+    sw_log_page *page = log->pages;
+    if (page == NULL || page->count == SW_LOG_OBJECTS) {
+        page = sw_chunk_new_record(sizeof *page);
+        if (page == NULL) return false;
+        page->count = 0;
+        page->next = log->pages;
+        log->pages = page;
+    }
+    page->objects[page->count++] = *object;
+    return true;
+}
+
+void sw_arena_log_end(sw_arena_log *log) { note_calls(&log->freed); }
+
+void sw_arena_log_use(sw_arena_log *log) {
+    (void)__atomic_add_fetch(&log->uses, 1, __ATOMIC_RELAXED);
+}
+
+void sw_arena_log_drop(sw_arena_log *log) {
+    sw_check2(sw_arena_log_check(log));
+    if (__atomic_sub_fetch(&log->uses, 1, __ATOMIC_ACQ_REL) != 0) return;
+    while (log->pages != NULL) {
+        sw_log_page *page = log->pages;
+        log->pages = page->next;
+        sw_chunk_drop_record(page, sizeof *page);
+    }
+    sw_chunk_drop_record(log, sizeof *log);
+}
+
+/* Returns the object that contains p; NULL: none. */
+static const sw_log_object *sw_arena_log_find(const sw_arena_log *log, uintptr_t p) {
+    for (const sw_log_page *page = log->pages; page != NULL; page = page->next)
+        for (uint64_t i = page->count; i-- > 0;)
+            if (p - page->objects[i].at < page->objects[i].bytes) return &page->objects[i];
+    return NULL;
+}
 
 enum { LIMIT = 64 << 20, CHUNKS_MAX = 8192, POINTED_MAX = CHUNKS_MAX / 4, RUN_SHARE = 64 };
 
@@ -29,19 +92,21 @@ void sw_quarantine_unlock(void) { sw_os_lock_release(&waiting.lock); }
 void sw_quarantine_recover(void) { sw_os_lock_reset(&waiting.lock); }
 
 static const char *sw_chunk_queue_check(const sw_chunk_queue *queue) {
-    const char *broken = SW_RULE((queue->oldest == NULL) == (queue->count == 0));
-    broken = broken ? broken : SW_RULE((queue->newest == NULL) == (queue->count == 0));
-    return broken ? broken : SW_RULE(queue->newest == NULL || queue->newest->next == NULL);
+    return SW_RULE((queue->oldest == NULL) == (queue->count == 0))
+               ?: SW_RULE((queue->newest == NULL) == (queue->count == 0))
+               ?: SW_RULE(queue->newest == NULL || queue->newest->next == NULL);
 }
 
 /* --- looks ------------------------------------------------------------------------------------ */
 
-void sw_quarantine_note_pointer(sw_chunk *chunk) {
+static void sw_quarantine_note_pointer(sw_chunk *chunk) {
     uint64_t look = __atomic_load_n(&waiting.looks, __ATOMIC_RELAXED) + 1;
     __atomic_store_n(&chunk->pointed_at, look, __ATOMIC_RELAXED);
 }
 
-void sw_quarantine_end_look(void) { (void)__atomic_add_fetch(&waiting.looks, 1, __ATOMIC_RELEASE); }
+static void sw_quarantine_end_look(void) {
+    (void)__atomic_add_fetch(&waiting.looks, 1, __ATOMIC_RELEASE);
+}
 
 /* Returns whether the last scan, or the running one, has found a pointer into the chunk. */
 static bool is_pointed(const sw_chunk *chunk) {
@@ -174,7 +239,8 @@ void sw_quarantine_put(sw_chunk *chunk) {
     sw_quarantine_unlock();
 }
 
-bool sw_quarantine_open(sw_chunk *chunk) {
+/* Unprotects a chunk and removes it. False: the system refuses. */
+static bool sw_quarantine_open(sw_chunk *chunk) {
     sw_quarantine_lock();
     take_out(&waiting.all, chunk);
     take_out(&waiting.pointed, chunk);
@@ -197,4 +263,86 @@ void sw_quarantine_add_stats(sw_arena_pool_stats *stats) {
     stats->used_chunk_bytes -= bytes;
     stats->unprotected += waiting.unprotected;
     sw_quarantine_unlock();
+}
+
+/* Reports uses of memory after its arena's end. All of it may run in a signal handler: it
+ * allocates nothing, and takes only locks that are held for a few instructions. */
+
+/* The details of a report. */
+typedef struct report_details {
+    uintptr_t at;
+    const sw_arena_log *log;
+    const sw_log_object *object; /* NULL: the address is between objects */
+    const void *word;            /* where a cycle found the pointer; NULL: the address was used */
+} report_details;
+
+static void print_calls(const char *what, const sw_arena_calls *calls) {
+    sw_emergency_print("spanwise: arena %s by thread %u at", what, calls->thread);
+    for (uint64_t i = 0; i < calls->count && i < SW_LOG_FRAMES; i++)
+        sw_emergency_print(" %p", (const void *)(uintptr_t)calls->frames[i]);
+    sw_emergency_print("\n");
+}
+
+static void print_details(const void *arg) {
+    const report_details *details = arg;
+    const sw_log_object *object = details->object;
+    const char *tag = details->log->tag;
+    if (details->word != NULL) sw_emergency_print("spanwise: pointer found at %p\n", details->word);
+    if (object != NULL)
+        sw_emergency_print("spanwise: offset %u of %s, %u bytes, allocated at %p\n",
+                           (uint64_t)(details->at - object->at),
+                           object->type == NULL ? "an object" : object->type, object->bytes,
+                           (const void *)object->caller);
+    sw_emergency_print("spanwise: arena %u, tag %s\n", details->log->arena_id,
+                       tag == NULL ? "none" : tag);
+    print_calls("made", &details->log->made);
+    print_calls("freed", &details->log->freed);
+}
+
+static void report(const char *op, const void *p, const sw_arena_log *log, const void *word) {
+    report_details details = {.at = (uintptr_t)p, .log = log, .word = word};
+    if (log != NULL) details.object = sw_arena_log_find(log, details.at);
+    sw_fault fault = {.code = SW_MISUSE_FREED_ARENA,
+                      .op = op,
+                      .ptr = p,
+                      .size = details.object == NULL ? 0 : details.object->bytes,
+                      .thread = sw_os_thread_id()};
+    sw_misuse_report_with(&fault, log == NULL ? NULL : print_details, &details);
+}
+
+static const sw_arena_log *log_of(const void *p) {
+    const sw_chunk *chunk = sw_chunk_find(p);
+    return chunk == NULL ? NULL : __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE);
+}
+
+void sw_arena_report_use(const char *op, const void *p) { report(op, p, log_of(p), NULL); }
+
+/* If the program's fault handler continues, the chunk is unprotected for this and later uses. */
+static bool on_fault(void *address, bool is_write) {
+    sw_chunk *chunk = sw_chunk_find(address);
+    if (chunk == NULL || __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL) return false;
+    const sw_arena_log *log = __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE);
+    if (log == NULL) return false;
+    report(is_write ? "write" : "read", address, log, NULL);
+    return sw_quarantine_open(chunk);
+}
+
+/* --- pointers that a collection finds --------------------------------------------------------- */
+
+static bool has_ended(uintptr_t p) {
+    sw_chunk *chunk = sw_chunk_locate(p);
+    if (chunk == NULL || __atomic_load_n(&chunk->arena, __ATOMIC_ACQUIRE) != NULL ||
+        __atomic_load_n(&chunk->log, __ATOMIC_ACQUIRE) == NULL)
+        return false;
+    sw_quarantine_note_pointer(chunk);
+    return true;
+}
+
+static void report_pointer(const void *word, const void *p) { report("gc", p, log_of(p), word); }
+
+bool sw_arena_report_install(void) {
+    static const sw_gc_ended ended = {
+        .has = has_ended, .end_look = sw_quarantine_end_look, .report = report_pointer};
+    sw_gc_dangling_ask(&ended);
+    return sw_os_at_fault(on_fault);
 }

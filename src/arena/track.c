@@ -2,8 +2,7 @@
 /* Records of arenas, and events, for a tracker (track.h). */
 #include "arena/track.h"
 
-#include "base/assert.h"
-#include "base/attributes.h"
+#include "base/base.h"
 
 static sw_os_lock lock;
 static sw_tracker *current; /* atomic; written under the lock */
@@ -196,17 +195,15 @@ void sw_track_alloc(const sw_arena *arena, const void *object, size_t size) {
 /* --- rules ------------------------------------------------------------------------------------ */
 
 const char *sw_arena_track_check(const sw_arena_track *track) {
-    const char *broken = SW_RULE(track->frame_count <= SW_TRACKER_FRAMES_MAX);
-    return broken ? broken : SW_RULE(track->id != 0);
+    return SW_RULE(track->frame_count <= SW_TRACKER_FRAMES_MAX) ?: SW_RULE(track->id != 0);
 }
 
 const char *sw_tracker_record_check(const sw_tracker *tracker) {
-    const char *broken = SW_RULE((tracker->oldest == NULL) == (tracker->count == 0));
-    broken = broken ? broken : SW_RULE((tracker->newest == NULL) == (tracker->count == 0));
-    broken = broken ? broken : SW_RULE(tracker->count <= tracker->ids);
-    broken = broken ? broken : SW_RULE(tracker->waiting <= tracker->capacity);
-    broken = broken ? broken
-                    : SW_RULE(tracker->first < tracker->capacity ||
-                              (tracker->first == 0 && tracker->capacity == 0));
-    return broken ? broken : SW_RULE(tracker->lost + tracker->waiting <= tracker->noted);
+    return SW_RULE((tracker->oldest == NULL) == (tracker->count == 0))
+               ?: SW_RULE((tracker->newest == NULL) == (tracker->count == 0))
+               ?: SW_RULE(tracker->count <= tracker->ids)
+               ?: SW_RULE(tracker->waiting <= tracker->capacity)
+               ?: SW_RULE(tracker->first < tracker->capacity ||
+                              (tracker->first == 0 && tracker->capacity == 0))
+               ?: SW_RULE(tracker->lost + tracker->waiting <= tracker->noted);
 }

@@ -6,8 +6,7 @@
  *            ring of events: first .. first + waiting - 1, modulo capacity
  *
  * One lock covers the tracker and the links of all tracks. It is a leaf lock, taken inside an
- * arena's lock. Callers: life.c, refill.c, own.c, alloc.c, fork.c, tracker.c. Design:
- * docs/design/arena.md.
+ * arena's lock. Design: docs/design/arena.md.
  */
 #ifndef SW_ARENA_TRACK_H
 #define SW_ARENA_TRACK_H
@@ -79,5 +78,10 @@ void sw_track_alloc(const sw_arena *arena, const void *object, size_t size);
 
 const char *sw_tracker_record_check(const struct sw_tracker *tracker);
 const char *sw_arena_track_check(const sw_arena_track *track);
+
+/* --- alerts ----------------------------------------------------------------------------------- */
+
+/* Checks for alerts if a period has passed. Called without locks after a creation or free. */
+void sw_tracker_look_due(void);
 
 #endif

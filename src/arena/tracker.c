@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trackers of arenas (spanwise/tracker.h): creation and end, queries, alerts. */
-#include "arena/tracker.h"
+#include "arena/track.h"
 
 #include <string.h>
 
+#include "arena/arena.h"
 #include "arena/chunk_cache.h"
-#include "arena/fork.h"
-#include "arena/track.h"
-#include "base/assert.h"
-#include "base/attributes.h"
-#include "base/fail.h"
+#include "base/base.h"
 
 #define MARK offsetof(sw_tracker, mark)
 

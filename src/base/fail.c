@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status texts, the thread's last error, the fault handler and the fatal line. Nothing here
  * allocates or takes a lock, because it is called inside malloc and with corrupt heaps. */
-#include "base/fail.h"
+#include "base/base.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -10,8 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/assert.h"
 #include "base/thread_state.h"
+#include "spanwise/arena.h"
+#include "spanwise/gc_fast.h"
+#include "spanwise/pool.h"
+#include "spanwise/range.h"
+#include "spanwise/stack.h"
+
+/* --- failures --------------------------------------------------------------------------------- */
 
 static sw_thread_state *find_unthreaded(bool makes) {
     static sw_thread_state state;
@@ -223,3 +229,14 @@ void sw_assert_failed(const char *condition, const char *file, int line_number) 
                        (uint64_t)(line_number < 0 ? 0 : line_number));
     abort();
 }
+
+/* --- versions of records ---------------------------------------------------------------------- */
+
+/* Symbols for the versions of the records that inline code of public headers reads. A program
+ * compiled for another version does not find its symbol, so it fails to link or load. */
+
+const uint32_t sw_arena_abi_1 = 1;
+const uint32_t sw_gc_abi_1 = 1;
+const uint32_t sw_pool_abi_1 = 1;
+const uint32_t sw_range_abi_1 = 1;
+const uint32_t sw_stack_abi_1 = 1;

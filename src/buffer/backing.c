@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "buffer/backing.h"
-#include "ds/fork_locks.h"
+#include "ds/handle.h"
 #include "os/os.h"
 
 enum { HUGE_BYTES = 2 << 20 };

@@ -4,11 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "buffer/scalable.h"
-#include "range/enter.h"
 #include "range/range.h"
 
 bool sw_child_is_idle(const sw_child *child) { return child->range->free_size == child->size; }

@@ -3,20 +3,15 @@
 #ifndef SW_BUFFER_MEMORY_H
 #define SW_BUFFER_MEMORY_H
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "spanwise/memory.h"
 #include "spanwise/reader.h"
 #include "spanwise/recyclable.h"
-
-/* SW_STATE, with the last error set, if the memory was changed since the reader was created;
- * additions do not count. */
-sw_status sw_reader_check_revision(const sw_reader *reader, const char *op);
 
 /* Returns the status for a negative result of sw_os_read_buffers or sw_os_write_buffers. */
 sw_cold sw_status sw_memory_refuse_descriptor(const char *op, int descriptor, int64_t reason);
 
 const char *sw_memory_check(const sw_memory *memory);
-const char *sw_recyclable_check(const sw_recyclable *recyclable);
 const char *sw_reader_check(const sw_reader *reader);
 
 #endif

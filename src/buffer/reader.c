@@ -2,21 +2,22 @@
 /* The slow paths of a reader, which cross into another buffer or fail (reader.h). Each works on a
  * copy of the reader, which replaces the original at the end, so that a call that fails consumes
  * nothing. */
-#include "spanwise/reader.h"
-
 #include <inttypes.h>
+#include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "buffer/memory.h"
+#include "os/os.h"
+#include "spanwise/reader.h"
 
 static sw_cold sw_status refuse_short(const sw_reader *reader, uint64_t size, const char *op) {
     return sw_fail(SW_SHORT, op, "%" PRIu64 " bytes wanted, %" PRIu64 " are left of %" PRIu64, size,
                    sw_reader_length(reader), reader->size);
 }
 
-sw_status sw_reader_check_revision(const sw_reader *reader, const char *op) {
+/* SW_STATE, with the last error set, if the memory was changed since the reader was created;
+ * additions do not count. */
+static sw_status sw_reader_check_revision(const sw_reader *reader, const char *op) {
     if (reader->memory == NULL || reader->memory->revision == reader->revision) return SW_OK;
     return sw_fail(SW_STATE, op, "the memory was changed since the reader was made: make another");
 }
@@ -190,4 +191,56 @@ const char *sw_reader_check(const sw_reader *reader) {
                ?: SW_RULE(reader->at <= reader->end)
                ?: SW_RULE(sw_reader_length(reader) <= reader->size)
                ?: SW_RULE(reader->memory != NULL || reader->later == 0);
+}
+
+/* --- descriptors ------------------------------------------------------------------------------ */
+
+/* Reads from and writes to file descriptors, with one system call for many buffers. */
+
+sw_status sw_memory_refuse_descriptor(const char *op, int descriptor, int64_t reason) {
+    if (reason == SW_OS_NO_CALL)
+        return sw_fail(SW_UNSUPPORTED, op, "this build makes no system calls");
+    if (reason == SW_OS_WOULD_BLOCK)
+        return sw_fail(SW_STATE, op, "descriptor %d is not ready: wait until it is", descriptor);
+    return sw_fail(SW_IO, op, "descriptor %d: %s", descriptor, strerror((int)-reason));
+}
+
+/* Collects the next pieces of a reader, at most `limit` bytes in all. Returns their number. */
+static size_t gather(sw_reader reader, uint64_t limit, sw_buffer pieces[SW_OS_BUFFERS_MAX]) {
+    size_t count = 0;
+    while (count < SW_OS_BUFFERS_MAX && sw_reader_next(&reader, limit, &pieces[count]))
+        limit -= pieces[count++].size;
+    return count;
+}
+
+sw_status sw_memory_read_from(sw_memory *memory, int descriptor, uint64_t *got) {
+    if (memory == NULL || got == NULL)
+        return sw_fail_null("memory_read_from", "the memory or its count");
+    sw_buffer pieces[SW_OS_BUFFERS_MAX];
+    size_t count = gather(sw_reader_of(memory), UINT64_MAX, pieces);
+    if (count == 0)
+        return sw_fail(SW_INVALID, "memory_read_from",
+                       "a memory without bytes: add the buffers that are to be filled");
+    int64_t done = sw_os_read_buffers(descriptor, pieces, count);
+    if (done < 0) return sw_memory_refuse_descriptor("memory_read_from", descriptor, done);
+    *got = (uint64_t)done;
+    return SW_OK;
+}
+
+sw_status sw_reader_write_to(sw_reader *reader, int descriptor, uint64_t limit, uint64_t *written) {
+    if (reader == NULL || written == NULL)
+        return sw_fail_null("reader_write_to", "the reader or its count");
+    *written = 0;
+    sw_status status = sw_reader_check_revision(reader, "reader_write_to");
+    limit = sw_min_u64(limit, sw_reader_length(reader));
+    while (status == SW_OK && limit != 0) {
+        sw_buffer pieces[SW_OS_BUFFERS_MAX];
+        size_t count = gather(*reader, limit, pieces);
+        int64_t done = sw_os_write_buffers(descriptor, pieces, count);
+        if (done < 0) return sw_memory_refuse_descriptor("reader_write_to", descriptor, done);
+        *written += (uint64_t)done;
+        limit -= (uint64_t)done;
+        status = sw_reader_skip(reader, (uint64_t)done);
+    }
+    return status;
 }

@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-#include "base/assert.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "buffer/memory.h"
 
 void sw_recyclable_init(sw_recyclable *recyclable, sw_scalable *allocator) {
@@ -15,7 +14,7 @@ void sw_recyclable_init(sw_recyclable *recyclable, sw_scalable *allocator) {
     recyclable->allocator = allocator;
 }
 
-const char *sw_recyclable_check(const sw_recyclable *recyclable) {
+static const char *sw_recyclable_check(const sw_recyclable *recyclable) {
     return sw_memory_check(&recyclable->memory) ?: sw_memory_check(&recyclable->owned);
 }
 

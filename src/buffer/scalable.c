@@ -5,12 +5,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "buffer/memory.h"
 #include "ds/handle.h"
-#include "range/enter.h"
 #include "range/range.h"
 
 #define MARK offsetof(sw_scalable, mark)

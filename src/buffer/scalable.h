@@ -5,7 +5,7 @@
 #ifndef SW_BUFFER_SCALABLE_H
 #define SW_BUFFER_SCALABLE_H
 
-#include "ds/fork_locks.h"
+#include "ds/handle.h"
 #include "os/os.h"
 #include "spanwise/range.h"
 #include "spanwise/scalable.h"
@@ -27,7 +27,7 @@ typedef struct sw_child {
  *   next_bytes, the least size of the next child, <= child_bytes_max */
 struct sw_scalable {
     uint64_t mark;  /* ds/handle.h */
-    uint64_t owner; /* thread that may call (range/enter.h); 0: any, under the lock */
+    uint64_t owner; /* thread that may call (range/range.h); 0: any, under the lock */
     sw_child *list;
     size_t count;
     size_t capacity;

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
+#include "base/base.h"
 #include "os/os.h"
 
 /* The first bytes of a free block, or of a chunk. */

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "base/assert.h"
+#include "base/base.h"
 
 uint64_t sw_summary_words(uint64_t bound) {
     uint64_t words = 0;

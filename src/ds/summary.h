@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 
 enum { SW_SUMMARY_LEVELS_MAX = 11 };
 

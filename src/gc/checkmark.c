@@ -1,17 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The second marking finds objects breadth first, from span records instead of span metadata, word
  * by word from the maps of types, and stores them in a table of addresses instead of mark bits. */
-#include "gc/checkmark.h"
-
-#include "base/assert.h"
-#include "base/fail.h"
-#include "gc/conservative.h"
-#include "gc/dangling.h"
+#include "base/base.h"
+#include "gc/events.h"
+#include "gc/phases.h"
 #include "gc/refs.h"
-#include "gc/shadow.h"
-#include "gc/span_cursor.h"
+#include "gc/roots.h"
+#include "gc/span_meta.h"
 #include "gc/type.h"
 #include "os/os.h"
+
+/* --- dangling pointers ------------------------------------------------------------------------ */
+
+static const sw_gc_ended *asked; /* the provider of freed memory; atomic; NULL: none */
+
+void sw_gc_dangling_ask(const sw_gc_ended *ended) {
+    __atomic_store_n(&asked, ended, __ATOMIC_RELEASE);
+}
+
+/* Under the collector's lock: reset. */
+static void sw_gc_dangling_begin(sw_gc *gc) { gc->dangling.count = 0; }
+
+/* Record a word that points to no object of the heap, if it points to freed memory. */
+static void sw_gc_dangling_note(sw_gc *gc, const uintptr_t *word) {
+    const sw_gc_ended *ended = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
+    sw_gc_dangling *found = &gc->dangling;
+    if ((gc->debug & SW_GC_DANGLING) == 0 || ended == NULL) return;
+    if (!ended->has(*word) || found->count == SW_GC_DANGLING_MOST) return;
+    found->words[found->count] = word;
+    found->targets[found->count++] = *word;
+}
+
+/* Notify the provider that every reachable word was visited. */
+static void sw_gc_dangling_end(const sw_gc *gc) {
+    const sw_gc_ended *ended = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
+    if ((gc->debug & SW_GC_DANGLING) != 0 && ended != NULL) ended->end_look();
+}
+
+sw_gc_dangling sw_gc_dangling_take(sw_gc *gc) {
+    sw_gc_dangling found = gc->dangling;
+    gc->dangling.count = 0;
+    return found;
+}
+
+void sw_gc_dangling_report(const sw_gc_dangling *found) {
+    const sw_gc_ended *ended = __atomic_load_n(&asked, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < found->count; i++)
+        ended->report(found->words[i],
+                      (const void *)found->targets[i]); /* NOLINT(performance-no-int-to-ptr) */
+}
+
+/* --- the second marking ----------------------------------------------------------------------- */
 
 /* Addresses of reached objects, in the order of discovery; those from index `done` on are still to
  * be scanned. The buckets are an open hash table of the same addresses.

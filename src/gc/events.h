@@ -8,8 +8,6 @@
 #include "gc/gc.h"
 #include "os/os.h"
 
-const char *sw_gc_ring_check(const sw_gc_ring *ring);
-
 /* Returns whether events are recorded. May be called without the collector's lock: another thread
  * may switch recording on or off at any time. */
 static inline bool sw_gc_events_on(const sw_gc *gc) {
@@ -26,5 +24,34 @@ static inline void sw_gc_events_note(sw_gc *gc, sw_gc_event_kind kind, uint64_t 
     if (sw_gc_events_on(gc) && begin_ns != 0) sw_gc_events_add(gc, kind, begin_ns);
 }
 void sw_gc_events_end(sw_gc *gc);
+
+/* --- the trace line --------------------------------------------------------------------------- */
+
+/* Returns whether the variable SPANWISE_DEBUG, a comma-separated list, has gctrace=1. */
+bool sw_gc_trace_asked(void);
+/* Prints the line of the cycle that has just ended. Under the collector's lock. */
+void sw_gc_trace_print(const sw_gc *gc);
+
+/* --- dangling pointers ------------------------------------------------------------------------ */
+
+/* Dangling pointers: words of roots and of reachable objects that point to freed memory outside the
+ * heap. They are collected while the world is stopped, and reported without a lock. */
+
+/* A provider of freed memory; arenas have one. `has` is called for every word that points to no
+ * object of the heap, end_look once after the last of them. Neither may take an arena's lock,
+ * because fork handlers take those before the collector's. */
+typedef struct sw_gc_ended {
+    bool (*has)(uintptr_t p);
+    void (*end_look)(void);
+    void (*report)(const void *word, const void *p); /* word: where the pointer was found */
+} sw_gc_ended;
+
+/* Set the provider, which must live until the process ends. */
+void sw_gc_dangling_ask(const sw_gc_ended *ended);
+
+/* Return and reset the recorded words. */
+sw_gc_dangling sw_gc_dangling_take(sw_gc *gc);
+/* Report the words. The caller holds no lock. */
+void sw_gc_dangling_report(const sw_gc_dangling *found);
 
 #endif

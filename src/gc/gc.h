@@ -17,23 +17,60 @@
  * it allocates from it; while a cycle sweeps, it sweeps the span first; explicit frees are deferred
  * to the sweep.
  *
- * Files, the lowest first: type (layouts), span_meta, grey (the span queue), span_cursor (a walk
- * over span metadata), stack, inbox (words from write barriers), mark_scan, mark_objects and
- * mark_spans (the two orders), mark, refs (references and finalizers), shadow (shadow stacks),
- * dangling (pointers to freed memory), checkmark (the second marking), sweep, pace (the pacer),
- * events, threads (joining), halt (a signal), stop (stopping the world), conservative (conservative
- * roots), finalizer, phases (of a cycle), marker_thread (concurrent marking), hooks (called by the
- * heap), cycle (the driver), roots, graph, verify, barrier (the write barrier), collector
- * (creation, end, typed new), type_allocator (inline allocation).
+ * Files, the lowest first: events (and the trace line), type (layouts, graphs), span_meta
+ * (metadata, grey bits, the mark stack, walks), mark_scan (the two orders), mark (inbox, marking, barrier),
+ * threads (joining), stop (stopping the world), refs (references and finalizers), roots (ranges,
+ * shadow stacks, conservative roots), checkmark (the second marking, dangling pointers), phases
+ * (pacer, sweep, phases of a cycle), marker_thread (concurrent marking, hooks called by the heap),
+ * cycle (the driver, verification), collector (creation, end, typed new).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
 
-#include "gc/stack.h"
+#include "base/base.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
 #include "os/scan.h"
 #include "spanwise/gc.h"
+
+/* --- the mark stack --------------------------------------------------------------------------- */
+
+/* An entry; the lowest bits of `at` are its kind. 0: a narrow marked object; `rest` is the mask of
+ * its pointer words. SW_GC_WIDE: a wide object, scanned in pieces; `rest` is piece << 32 | span id.
+ * SW_GC_WORD: `rest` is a word whose object is not marked yet. */
+enum { SW_GC_WIDE = 1, SW_GC_WORD = 2, SW_GC_KINDS = 3 };
+
+typedef struct sw_gc_grey {
+    uintptr_t at;
+    uint64_t rest;
+} sw_gc_grey;
+
+/*   base <= top <= end <= base + reserved;  base <= dirty <= end */
+typedef struct sw_gc_stack {
+    sw_gc_grey *base, *top, *end; /* end: of the accessible part */
+    sw_gc_grey *dirty;            /* end of the part that may have to be purged */
+    size_t reserved;              /* entries of the whole place */
+    sw_gc_grey **end_seen;        /* where a copy of the stack stores its end, too, for a fork */
+} sw_gc_stack;
+
+/* Reserves the stack's place. False: refused. */
+bool sw_gc_stack_start(sw_gc_stack *stack);
+void sw_gc_stack_end(sw_gc_stack *stack);
+/* Clears the stack; its memory is then to be purged. */
+void sw_gc_stack_clear(sw_gc_stack *stack);
+/* Purges a piece of that memory, or all of it; keeps the first 64 KiB. True: nothing is left. */
+bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole);
+/* Commits more of the stack. False: the system refuses, and nothing has changed. */
+bool sw_gc_stack_grow(sw_gc_stack *stack);
+
+/* False: no memory. */
+static sw_always_inline bool sw_gc_try_push(sw_gc_stack *stack, uintptr_t at, uint64_t rest) {
+    if (sw_unlikely(stack->top == stack->end) && !sw_gc_stack_grow(stack)) return false;
+    *stack->top++ = (sw_gc_grey){.at = at, .rest = rest};
+    return true;
+}
+
+/* --- records ---------------------------------------------------------------------------------- */
 
 /* A registered type. Number 0 is for untyped objects, in which each word may be a pointer.
  *   words == bytes / 8;  pattern is the map's first 64 words, repeated if an object is shorter
@@ -70,7 +107,7 @@ typedef struct sw_gc_array {
     uint32_t count, capacity;
 } sw_gc_array;
 
-/* A source of root ranges that change, such as an arena (arena/scan.c). A cycle calls `lend` when
+/* A source of root ranges that change, such as an arena (arena/hold.c). A cycle calls `lend` when
  * it begins. The collector's lock protects the links.
  *   gc == NULL: the source is in no list;  else *back == this */
 typedef struct sw_gc_source {
@@ -116,7 +153,7 @@ typedef struct sw_gc_refs {
     uint32_t *buckets; /* index + 1; 0: empty */
 } sw_gc_refs;
 
-/* Dangling pointers, in the order of the second marking (dangling.c).
+/* Dangling pointers, in the order of the second marking (checkmark.c).
  *   count <= SW_GC_DANGLING_MOST */
 enum { SW_GC_DANGLING_MOST = 16 };
 typedef struct sw_gc_dangling {
@@ -136,7 +173,7 @@ typedef struct sw_gc_ring {
 } sw_gc_ring;
 
 /* Of a joined thread, if there are conservative roots. It does not move, and lives as long as the
- * collector, because the handler of a signal finds it without the lock (halt.c).
+ * collector, because the handler of a signal finds it without the lock (stop.c).
  *   running_at == sw_gc_thread.at while the thread is not away, else 0 */
 typedef struct sw_gc_context {
     sw_os_context saved;        /* where it went away */
@@ -157,7 +194,7 @@ typedef struct sw_gc_thread {
     sw_gc_context *context; /* NULL without conservative roots */
 } sw_gc_thread;
 
-/* The queue of spans to scan, by id; the links are in their grey bits (grey.h).
+/* The queue of spans to scan, by id; the links are in their grey bits (mark.h).
  *   (first == 0) == (last == 0) */
 typedef struct sw_gc_span_queue {
     uint32_t first, last; /* 0: it is empty */

@@ -7,7 +7,6 @@
 #ifndef SW_GC_MARK_SCAN_H
 #define SW_GC_MARK_SCAN_H
 
-#include "gc/grey.h"
 #include "gc/mark.h"
 
 /* Records that the stack has no room for a marked object, which will be found by a rescan. */

@@ -5,6 +5,7 @@
 #define SW_GC_REFS_H
 
 #include "gc/gc.h"
+#include "gc/mark.h"
 
 const char *sw_gc_refs_check(const sw_gc_refs *refs);
 
@@ -25,21 +26,21 @@ static sw_always_inline bool sw_gc_refs_are_used(const sw_gc *gc) {
 /* Returns whether an object of the heap begins there that neither shares its block nor was freed by
  * the program. */
 bool sw_gc_refs_is_object(const sw_gc *gc, const void *object);
-/* In a marking cycle: returns whether the object is marked. */
-bool sw_gc_refs_is_marked(const sw_gc *gc, uintptr_t object);
 
-/* Adds an entry for the object, or for none (0). NULL: no memory. */
-sw_gc_ref_entry *sw_gc_refs_add(sw_gc_refs *refs, uintptr_t object, sw_gc_entry_state state);
-/* Removes the object from the entry. */
-void sw_gc_refs_clear(sw_gc_refs *refs, sw_gc_ref_entry *entry);
 /* Makes the entry unused. Its number is never reused for another entry. */
 void sw_gc_refs_drop(sw_gc_refs *refs, sw_gc_ref_entry *entry);
-/* Returns the entry of the object's finalizer that was not called yet; NULL: none. */
-sw_gc_ref_entry *sw_gc_refs_finalizer(const sw_gc_refs *refs, uintptr_t object);
 /* Removes an object that the program frees from all entries. */
 void sw_gc_refs_forget(sw_gc_refs *refs, uintptr_t object);
 /* In a marking cycle: clears the references in that state whose objects are not marked. */
 void sw_gc_refs_settle(sw_gc *gc, sw_gc_entry_state state);
 void sw_gc_refs_end(sw_gc_refs *refs);
+
+/* --- finalizers ------------------------------------------------------------------------------- */
+
+/* Under the collector's lock, when everything reachable from roots is marked: makes the finalizers
+ * of all unmarked objects due, and marks those objects. True: there is more to mark. */
+bool sw_gc_finalizers_settle(sw_gc_marker *marker);
+/* In the child of a fork: finalizers that other threads were calling count as called. */
+void sw_gc_finalizers_forked(sw_gc *gc);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creation, preparation and release of span metadata; types of the spans' objects. */
+/* Span metadata, grey bits and their queue, the mark stack, and walks over spans. */
 #include "gc/span_meta.h"
 
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "gc/grey.h"
+#include "base/base.h"
+#include "gc/mark.h"
 #include "gc/type.h"
+#include "os/os.h"
+
+/* --- span metadata ---------------------------------------------------------------------------- */
 
 sw_gc_span_meta *sw_gc_span_metas;
 uint32_t **sw_gc_slot_types;
@@ -170,4 +172,161 @@ void sw_gc_span_meta_typed(sw_cache *cache, const sw_span *span, uintptr_t p, ui
     uint32_t id = sw_space_span_id(cache->heap->space, span);
     cache->bins[span->span_class].gc_type =
         sw_gc_slot_types[id] == NULL ? sw_gc_span_metas[id].type : SW_GC_UNTYPED;
+}
+
+/* --- grey objects ----------------------------------------------------------------------------- */
+
+/* The queue is linked through the spans' grey_bits, so that adding a span needs no memory. */
+
+sw_gc_grey_bits **sw_gc_grey_bits_of;
+
+const char *sw_gc_grey_bits_check(const sw_gc_grey_bits *grey_bits, const sw_gc_span_meta *meta) {
+    uint64_t grey = 0, unmarked = 0;
+    for (uint32_t k = 0; k < grey_bits->words; k++) {
+        grey |= grey_bits->bits[k];
+        unmarked |= grey_bits->bits[k] & ~meta->marks[k];
+    }
+    return SW_RULE(unmarked == 0) ?: SW_RULE(grey == 0 || grey_bits->is_queued)
+        ?: SW_RULE(grey_bits->next == 0 || grey_bits->is_queued);
+}
+
+static const char *sw_gc_span_queue_check(const sw_gc_span_queue *queue) {
+    return SW_RULE((queue->first == 0) == (queue->last == 0))
+               ?: SW_RULE(queue->last == 0 || sw_gc_grey_bits_of[queue->last]->next == 0);
+}
+
+static size_t grey_bits_bytes(uint32_t words) {
+    return sizeof(sw_gc_grey_bits) + words * sizeof(uint64_t);
+}
+
+/* Allocates the grey_bits of a span, without a stamp. NULL: no memory. */
+static sw_gc_grey_bits *make(sw_heap *heap, uint32_t id) {
+    uint32_t words = sw_gc_mark_words(heap, sw_space_span(heap->space, id));
+    sw_os_lock_acquire(&heap->lock);
+    sw_gc_grey_bits *grey_bits = sw_meta_alloc(&heap->meta, grey_bits_bytes(words));
+    sw_os_lock_release(&heap->lock);
+    if (grey_bits == NULL) return NULL;
+    grey_bits->words = words & INT32_MAX;
+    sw_gc_grey_bits_of[id] = grey_bits;
+    return grey_bits;
+}
+
+sw_gc_grey_bits *sw_gc_grey_bits_begin(const sw_gc_marker *marker, uint32_t id) {
+    sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[id];
+    if (grey_bits == NULL) grey_bits = make(marker->gc->heap, id);
+    if (grey_bits == NULL) return NULL;
+    grey_bits->stamp = marker->stamp;
+    grey_bits->next = grey_bits->is_queued = 0;
+    memset(grey_bits->bits, 0, grey_bits->words * sizeof *grey_bits->bits);
+    return grey_bits;
+}
+
+void sw_gc_grey_bits_end(sw_heap *heap, uint32_t id) {
+    sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[id];
+    if (grey_bits != NULL) sw_meta_free(&heap->meta, grey_bits, grey_bits_bytes(grey_bits->words));
+    sw_gc_grey_bits_of[id] = NULL;
+}
+
+/* --- the queue -------------------------------------------------------------------------------- */
+
+void sw_gc_queue_append(sw_gc_span_queue *queue, uint32_t id) {
+    sw_gc_grey_bits_of[id]->is_queued = 1;
+    if (queue->last == 0)
+        queue->first = id;
+    else
+        sw_gc_grey_bits_of[queue->last]->next = id;
+    queue->last = id;
+}
+
+void sw_gc_queue_put_back(sw_gc_span_queue *queue, uint32_t id) {
+    sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[id];
+    grey_bits->is_queued = 1;
+    grey_bits->next = queue->first;
+    queue->first = id;
+    if (queue->last == 0) queue->last = id;
+}
+
+void sw_gc_queue_take(sw_gc_span_queue *queue) {
+    sw_check2(sw_gc_span_queue_check(queue));
+    sw_gc_grey_bits *grey_bits = sw_gc_grey_bits_of[queue->first];
+    queue->first = grey_bits->next;
+    if (queue->first == 0) queue->last = 0;
+    grey_bits->next = grey_bits->is_queued = 0;
+}
+
+/* --- the mark stack --------------------------------------------------------------------------- */
+
+/* The stack has a place of at most 4 GiB, for 268 million entries; when it is full, the heap is
+ * rescanned (mark.c). */
+enum { FIRST_BYTES = 64 << 10, PURGED_BYTES = 512 << 10, MOST_LOG2 = 32, LEAST_LOG2 = 20 };
+
+bool sw_gc_stack_start(sw_gc_stack *stack) {
+    *stack = (sw_gc_stack){0};
+    for (uint32_t log2 = MOST_LOG2; log2 >= LEAST_LOG2 && stack->base == NULL; log2 -= 4) {
+        stack->base = sw_os_place((size_t)1 << log2, FIRST_BYTES);
+        stack->reserved = ((size_t)1 << log2) / sizeof(sw_gc_grey);
+    }
+    if (stack->base == NULL) return false;
+    stack->top = stack->dirty = stack->base;
+    stack->end_seen = &stack->end;
+    stack->end = stack->base + FIRST_BYTES / sizeof(sw_gc_grey);
+    return true;
+}
+
+void sw_gc_stack_end(sw_gc_stack *stack) {
+    if (stack->base != NULL)
+        (void)sw_os_release(stack->base, (size_t)(stack->end - stack->base) * sizeof *stack->base);
+    *stack = (sw_gc_stack){0};
+}
+
+static const char *sw_gc_stack_check(const sw_gc_stack *stack) {
+    return SW_RULE(stack->base <= stack->top) ?: SW_RULE(stack->top <= stack->end)
+        ?: SW_RULE((size_t)(stack->end - stack->base) <= stack->reserved)
+        ?: SW_RULE(stack->base <= stack->dirty && stack->dirty <= stack->end);
+}
+
+bool sw_gc_stack_grow(sw_gc_stack *stack) {
+    sw_check2(sw_gc_stack_check(stack));
+    size_t entries = (size_t)(stack->end - stack->base);
+    size_t more = sw_max_u64(entries, FIRST_BYTES / sizeof(sw_gc_grey));
+    if (entries + more > stack->reserved) return false;
+    if (sw_os_map_at(stack->end, more * sizeof *stack->end) != SW_OS_MAPPED) return false;
+    stack->end += more;
+    __atomic_store_n(stack->end_seen, stack->end, __ATOMIC_RELAXED);
+    return true;
+}
+
+void sw_gc_stack_clear(sw_gc_stack *stack) {
+    stack->top = stack->base;
+    stack->dirty = stack->end;
+}
+
+bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole) {
+    size_t dirty = (size_t)((char *)stack->dirty - (char *)stack->base);
+    if (dirty <= FIRST_BYTES) return true;
+    size_t bytes = dirty - FIRST_BYTES;
+    if (!whole && bytes > PURGED_BYTES) bytes = PURGED_BYTES;
+    stack->dirty -= bytes / sizeof *stack->dirty;
+    (void)sw_os_purge(stack->dirty, bytes);
+    return dirty - bytes <= FIRST_BYTES;
+}
+
+/* --- walks ------------------------------------------------------------------------------------ */
+
+/* The walk goes over batches of records, which a heap keeps until its end (heap/central.c). */
+
+static const char *sw_gc_span_cursor_check(const sw_gc_span_cursor *place) {
+    return SW_RULE(place->first == 0 || place->id - place->first < SW_SPAN_BATCH);
+}
+
+sw_gc_span_cursor sw_gc_span_cursor_begin(const sw_heap *heap) {
+    return (sw_gc_span_cursor){.first = heap->batches, .id = heap->batches};
+}
+
+uint32_t sw_gc_span_cursor_next(const sw_heap *heap, sw_gc_span_cursor *place) {
+    sw_check2(sw_gc_span_cursor_check(place));
+    uint32_t id = place->id++;
+    if (place->id == place->first + SW_SPAN_BATCH)
+        place->first = place->id = heap->space->cold[place->first].batch_next;
+    return id;
 }

@@ -4,9 +4,29 @@
 #ifndef SW_GC_SPAN_META_H
 #define SW_GC_SPAN_META_H
 
-#include "base/assert.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
 #include "gc/gc.h"
-#include "gc/racing.h"
+
+/* --- reads of fields that another thread may be writing by atomic stores ---------------------- */
+
+/* A relaxed atomic load. A volatile load of an aligned word is as atomic, but gcc computes the
+ * address of an atomic load in a separate instruction: with those, marking a list of 1 M objects
+ * takes 8.3 ms instead of 6.9, and a random graph 5 % more instructions. ThreadSanitizer knows only
+ * atomic ones. */
+#if defined(__has_feature)
+#define SW_GC_HAS_FEATURE(name) __has_feature(name)
+#else
+#define SW_GC_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || SW_GC_HAS_FEATURE(thread_sanitizer)
+#define SW_GC_RACING(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#else
+#define SW_GC_RACING(field) (*(const volatile __typeof__(field) *)&(field))
+#endif
 
 /* The heap's lock protects creation and release. A span is prepared or swept under the collector's
  * lock, and its stamp, atomic, is written last. From then on only the thread that marks writes the
@@ -34,7 +54,7 @@ typedef struct sw_gc_span_meta {
 
 _Static_assert(sizeof(sw_gc_span_meta) == 64, "metadata is one cache line");
 
-/* Returns the first broken rule of a span in use, or NULL (base/assert.h). */
+/* Returns the first broken rule of a span in use, or NULL (base/base.h). */
 const char *sw_gc_span_meta_check(const sw_gc_span_meta *meta, const sw_span *span);
 
 /* NULL until the first collector is created. Entries of other heaps' spans read as 0. */
@@ -88,5 +108,19 @@ static inline bool sw_gc_span_meta_is_wide(const sw_gc_span_meta *meta) {
 /* Copies the span's free bits into its marks, when a cycle first visits the span. Under the
  * collector's lock, so no cache has taken a slot of the span yet. */
 void sw_gc_span_meta_prepare(sw_heap *heap, uint32_t id, uint64_t stamp);
+
+/* --- walks ------------------------------------------------------------------------------------ */
+
+sw_gc_span_cursor sw_gc_span_cursor_begin(const sw_heap *heap);
+static inline bool sw_gc_span_cursor_at_end(const sw_gc_span_cursor *place) {
+    return place->first == 0;
+}
+/* Returns the current id and advances; not at the end. */
+uint32_t sw_gc_span_cursor_next(const sw_heap *heap, sw_gc_span_cursor *place);
+
+/* Returns whether the record is of a span of the heap. */
+static inline bool sw_gc_span_meta_is_of(const sw_heap *heap, uint32_t id) {
+    return sw_gc_span_meta_stamp(&sw_gc_span_metas[id]) >> 32 == heap->id;
+}
 
 #endif

@@ -2,18 +2,17 @@
 /* Records of joined threads. A thread joins by a call, or automatically: in a heap with
  * conservative roots when its cache of the heap is opened, in others at its first sw_gc_new while
  * other threads have joined. Its record ends with its cache. */
-#include "gc/threads.h"
-
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/fail.h"
-#include "gc/inbox.h"
-#include "gc/pace.h"
+#include "base/base.h"
+#include "gc/mark.h"
+#include "gc/phases.h"
+#include "gc/stop.h"
 #include "gc/type.h"
-#include "heap/thread.h"
+#include "heap/registry.h"
+#include "spanwise/gc_fast.h"
 
-const char *sw_gc_thread_check(const sw_gc_thread *thread) {
+static const char *sw_gc_thread_check(const sw_gc_thread *thread) {
     return SW_RULE(thread->at != 0 || !thread->is_away);
 }
 
@@ -223,6 +222,36 @@ sw_status sw_gc_unblock(sw_gc *gc) {
     if (enter(gc, "gc_unblock", true, &status) == NULL) return status;
     sw_gc_wait_for_world(gc);
     sw_gc_come_back(gc, sw_gc_thread_find(gc, sw_gc_here()));
+    sw_os_lock_release(&gc->lock);
+    return SW_OK;
+}
+
+/* --- inline allocation ------------------------------------------------------------------------ */
+
+/* A type without a fast path has span class 0, from whose bin no slot is ever taken, so sw_gc_new
+ * allocates each of its objects. */
+sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type, sw_gc_type_allocator *allocator) {
+    const char *op = "gc_type_allocator_begin";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    if (allocator == NULL) return sw_fail(SW_INVALID, op, "the allocator is NULL");
+    if (!sw_gc_has_type(gc, type)) return sw_fail(SW_INVALID, op, "no type has number %u", type);
+    if (sw_gc_attaches(gc) && !sw_gc_attach(gc)) return SW_NOMEM; /* the last error is set */
+    sw_cache *cache = sw_thread_cache(gc->heap);
+    if (cache == NULL) return SW_NOMEM;
+    sw_os_lock_acquire(&gc->lock);
+    sw_gc_layout *layout = &gc->layouts[type];
+    layout->has_type_allocators = true;
+    *allocator = (sw_gc_type_allocator){
+        .gc = gc,
+        .bin = &cache->bins[layout->span_class],
+        .fresh = &gc->fresh,
+        .due = &gc->due,
+        .bytes = layout->bytes,
+        .bin_type = layout->bin_type,
+        .clear_bytes = layout->scan ? cache->bins[layout->span_class].bytes : 0,
+        .type = type,
+        .phase = &gc->phase};
     sw_os_lock_release(&gc->lock);
     return SW_OK;
 }

@@ -25,7 +25,6 @@ static inline bool sw_gc_is_pointer(const sw_gc_layout *layout, uint64_t i) {
 /* Returns a mask; bit i: word `word` + i of an array of such objects may hold a pointer. */
 uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word);
 
-const char *sw_gc_array_check(const sw_gc_array *array);
 /* Appends an item, and returns it. NULL: no memory. */
 void *sw_gc_array_add(sw_gc_array *array, size_t item_bytes);
 void sw_gc_array_end(sw_gc_array *array, size_t item_bytes);

@@ -4,12 +4,10 @@
  * (docs/design/guard.md). A guarded heap is tracked: its slack arrays have the requested sizes, out
  * of reach of the program.
  *
- *   fast.c      allocate and free             guard.c     what that does not decide
- *   resize.c    resize                        hold.c      freed objects that are not reused yet
- *   state.h     what every call reads         object.h    what the heap knows of a pointer
- *   canary.h    bytes after an object, end.h  clear.h     memory that must stay clear
- *   sample.c    objects on pages of their own empty.c     objects of size 0
- *   report.c    reports with call stacks      fault.c     accesses that fault
+ *   fast.c    allocate, free, resize           guard.c   what that does not decide; held objects
+ *   sample.c  objects on pages of their own, objects of size 0, accesses that fault
+ *   report.c  reports with call stacks; what the heap knows of a pointer
+ *   state.h   what every call reads; objects, canaries, memory that must stay clear
  *
  * For the object of n requested bytes at p, in a slot of b bytes:
  *   the heap was asked for n + 1, so n < b and the heap's requested size is n + 1;

@@ -1,11 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guard/sample.h"
 
-#include "base/bits.h"
+#include "base/base.h"
 #include "base/thread_state.h"
-#include "guard/canary.h"
-#include "guard/report.h"
+#include "guard/state.h"
 #include "os/os.h"
+
+/* --- objects of size 0 ------------------------------------------------------------------------ */
+
+enum { OBJECTS = 1 << 16, WORDS = OBJECTS / 64 };
+
+static sw_os_lock empty_lock;
+static char *empty_range; /* NULL: none */
+static uint64_t live[WORDS];
+static size_t next_word; /* where the search for a free address goes on */
+
+void sw_empty_lock(void) { sw_os_lock_acquire(&empty_lock); }
+void sw_empty_unlock(void) { sw_os_lock_release(&empty_lock); }
+void sw_empty_reset(void) { sw_os_lock_reset(&empty_lock); }
+
+void sw_empty_start(void) {
+    empty_range = sw_os_reserve((size_t)OBJECTS * SW_EMPTY_ALIGN, sw_os_page_bytes());
+}
+
+bool sw_empty_owns(const void *p) {
+    return empty_range != NULL &&
+           (uintptr_t)p - (uintptr_t)empty_range < (size_t)OBJECTS * SW_EMPTY_ALIGN;
+}
+
+/* Marks a free address, and returns its index; OBJECTS: there is none. The lock is held. */
+static size_t take(void) {
+    for (size_t i = 0; i < WORDS; i++) {
+        size_t word = (next_word + i) % WORDS;
+        if (live[word] == UINT64_MAX) continue;
+        size_t bit = (size_t)__builtin_ctzll(~live[word]);
+        live[word] |= UINT64_C(1) << bit;
+        next_word = (word + 1) % WORDS; /* an address is reused late */
+        return word * 64 + bit;
+    }
+    return OBJECTS;
+}
+
+void *sw_empty_alloc(void) {
+    if (empty_range == NULL) return NULL;
+    sw_empty_lock();
+    size_t index = take();
+    sw_empty_unlock();
+    return index == OBJECTS ? NULL : empty_range + index * SW_EMPTY_ALIGN;
+}
+
+/* Returns what is wrong with a pointer into the range; if `end`, the object ends. */
+static sw_misuse look_up(const void *p, bool end) {
+    size_t offset = (size_t)((const char *)p - empty_range), index = offset / SW_EMPTY_ALIGN;
+    uint64_t bit = UINT64_C(1) << index % 64;
+    if (offset % SW_EMPTY_ALIGN != 0) return SW_MISUSE_INTERIOR;
+    sw_empty_lock();
+    bool lives = (live[index / 64] & bit) != 0;
+    if (lives && end) live[index / 64] &= ~bit;
+    sw_empty_unlock();
+    return lives ? SW_MISUSE_NONE : SW_MISUSE_DOUBLE_FREE;
+}
+
+bool sw_empty_check(sw_heap *heap, const void *p, const char *op, size_t *size) {
+    sw_misuse misuse = look_up(p, false);
+    if (misuse != SW_MISUSE_NONE) sw_guard_report(heap, misuse, op, p, 0);
+    *size = 0;
+    return misuse == SW_MISUSE_NONE;
+}
+
+void sw_empty_free(sw_heap *heap, void *p, const char *op) {
+    sw_misuse misuse = look_up(p, true);
+    if (misuse != SW_MISUSE_NONE) sw_guard_report(heap, misuse, op, p, 0);
+}
+
+/* --- sampled objects -------------------------------------------------------------------------- */
 
 enum { SAMPLES = 1 << 8, SAMPLES_OF_ALL = 1 << 14, MALLOC_ALIGN = 16 };
 
@@ -76,7 +144,7 @@ static bool note_stack(sw_guard_stack *stack) {
 }
 
 /* Takes the place that is free for longest; NULL: none is free, or its page was refused. */
-static place *take(void) {
+static place *take_place(void) {
     sw_sample_lock();
     place *at = first == count ? NULL : &places[first];
     if (at != NULL && !sw_os_commit(page_of(at), sw_os_page_bytes())) at = NULL;
@@ -89,7 +157,7 @@ void *sw_sample_alloc(size_t size, size_t align, sw_guard_kind kind) {
     size_t page = sw_os_page_bytes(), step = align < MALLOC_ALIGN ? MALLOC_ALIGN : align;
     if (range == NULL || size == 0 || size > page || step > page) return NULL;
     sw_guard_stack stack;
-    place *at = note_stack(&stack) ? take() : NULL;
+    place *at = note_stack(&stack) ? take_place() : NULL;
     if (at == NULL) return NULL;
     char *end = page_of(at) + page;
     at->object = end - sw_align_up(size, step);
@@ -113,14 +181,14 @@ static place *place_of(const void *p) {
 }
 
 /* Returns what is wrong with a pointer to an object. */
-static sw_misuse look_up(const place *at, const void *p) {
+static sw_misuse look_up_sampled(const place *at, const void *p) {
     if (p != at->object) return SW_MISUSE_INTERIOR;
     return __atomic_load_n(&at->lives, __ATOMIC_ACQUIRE) ? SW_MISUSE_NONE : SW_MISUSE_DOUBLE_FREE;
 }
 
 bool sw_sample_size(sw_heap *heap, const void *p, const char *op, size_t *size) {
     const place *at = place_of(p);
-    sw_misuse misuse = look_up(at, p);
+    sw_misuse misuse = look_up_sampled(at, p);
     if (misuse != SW_MISUSE_NONE) sw_guard_report_stacks(heap, misuse, op, p, at->size, at->stacks);
     *size = at->size;
     return misuse == SW_MISUSE_NONE;
@@ -153,7 +221,7 @@ static void give(place *at) {
 
 void sw_sample_free(sw_heap *heap, void *p, size_t stated, sw_guard_kind kind, const char *op) {
     place *at = place_of(p);
-    sw_misuse misuse = look_up(at, p);
+    sw_misuse misuse = look_up_sampled(at, p);
     if (misuse == SW_MISUSE_NONE) misuse = check_end(at, stated, kind);
     if (misuse == SW_MISUSE_NONE && !__atomic_exchange_n(&at->lives, false, __ATOMIC_ACQ_REL))
         misuse = SW_MISUSE_DOUBLE_FREE;
@@ -165,11 +233,29 @@ void sw_sample_free(sw_heap *heap, void *p, size_t stated, sw_guard_kind kind, c
     give(at);
 }
 
-void sw_sample_report_fault(sw_heap *heap, const void *address, const char *op) {
+static void sw_sample_report_fault(sw_heap *heap, const void *address, const char *op) {
     const place *at = place_of(address);
     bool inside = (const char *)address >= page_of(at) &&
                   (const char *)address < page_of(at) + sw_os_page_bytes();
     bool lives = __atomic_load_n(&at->lives, __ATOMIC_ACQUIRE);
     sw_misuse misuse = !lives && inside ? SW_MISUSE_USE_AFTER_FREE : SW_MISUSE_OUT_OF_BOUNDS;
     sw_guard_report_stacks(heap, misuse, op, address, at->size, at->stacks);
+}
+
+/* --- accesses that fault ---------------------------------------------------------------------- */
+
+static sw_heap *watched;
+
+static bool on_fault(void *address, bool is_write) {
+    const char *op = is_write ? "write" : "read";
+    if (sw_empty_owns(address))
+        sw_guard_report(watched, SW_MISUSE_OUT_OF_BOUNDS, op, address, 0);
+    else if (sw_sample_owns(address))
+        sw_sample_report_fault(watched, address, op);
+    return false;
+}
+
+void sw_guard_watch_faults(sw_heap *heap) {
+    watched = heap;
+    (void)sw_os_at_fault(on_fault);
 }

@@ -3,8 +3,13 @@
 #ifndef SW_GUARD_STATE_H
 #define SW_GUARD_STATE_H
 
+#include <string.h>
+
 #include "guard/guard.h"
-#include "heap/thread.h"
+#include "heap/heap.h"
+#include "heap/registry.h"
+#include "heap/target.h"
+#include "heap/template.h"
 
 typedef struct sw_guard_state {
     sw_heap *heap; /* NULL: none is guarded */
@@ -37,6 +42,174 @@ static inline uint64_t sw_guard_next_random(sw_guard_thread *own) {
 static sw_always_inline sw_guard_thread *sw_guard_thread_own(void) {
     const sw_thread *thread = sw_tls.cache->thread;
     return sw_likely(thread != NULL) ? thread->extra : NULL;
+}
+
+/* Reports of misuse that the guard finds. They return only if the program's fault handler
+ * continues. */
+
+enum { SW_GUARD_FRAMES = 12 };
+
+/* Where an object was allocated or freed: return addresses, innermost first. */
+typedef struct sw_guard_stack {
+    uint64_t thread; /* 0: unknown */
+    uint64_t frames[SW_GUARD_FRAMES];
+    size_t depth;
+} sw_guard_stack;
+
+/* Notes the stack of the calling thread. */
+void sw_guard_note_stack(sw_guard_stack *stack);
+
+void sw_guard_report(sw_heap *heap, sw_misuse misuse, const char *op, const void *p, size_t size);
+/* The same, with the stacks of a sampled object. */
+void sw_guard_report_stacks(sw_heap *heap, sw_misuse misuse, const char *op, const void *p,
+                            size_t size, const sw_guard_stack stacks[2]);
+
+/* In sample.c: reports accesses to guard pages, and to objects of size 0, when they fault. */
+void sw_guard_watch_faults(sw_heap *heap);
+
+/* --- what the heap knows of an object --------------------------------------------------------- */
+
+typedef struct sw_guarded {
+    sw_target target;
+    size_t bytes;     /* of the slot, or of the pages of a large object */
+    size_t requested; /* that the heap was asked for: one more than the program; 0: held */
+    void *slack;      /* the array of the slot's span */
+} sw_guarded;
+
+/* Looks a pointer up. A held object is a double free. */
+sw_guarded sw_guarded_find(sw_heap *heap, const void *ptr);
+
+/* The same for a slot of SW_QUICK_MAX bytes at most in the cache's view. False: no live object starts
+ * there, or sw_guarded_find must decide. */
+enum { SW_QUICK_MAX = UINT16_MAX };
+static sw_always_inline bool sw_guarded_find_quick(const sw_cache *cache, const void *ptr,
+                                                   sw_guarded *found) {
+    uint64_t slot;
+    sw_heap *heap = cache->heap;
+    sw_span *span = sw_fast_find(cache, ptr, &slot);
+    if (sw_unlikely(span == NULL)) return false;
+    const sw_span_cold *cold = sw_space_cold(heap->space, span);
+    bool is_free = (sw_word_all(&span->words[slot / 64]) >> slot % 64 & 1) != 0;
+    uint32_t bytes = sw_slot_bytes(cache->table, span);
+    if (sw_unlikely(is_free) || sw_unlikely(cold->heap != heap) ||
+        sw_unlikely(bytes > SW_QUICK_MAX))
+        return false;
+    found->target = (sw_target){.span = span, .slot = (uint32_t)slot};
+    found->bytes = bytes;
+    found->slack = cold->slack;
+    found->requested = bytes - __atomic_load_n(&((uint16_t *)cold->slack)[slot], __ATOMIC_RELAXED);
+    return sw_likely(found->requested != 0);
+}
+
+/* Marks such a slot as held. False: another thread did. A thread that owns the span needs no atomic
+ * exchange: if another one frees the object at the same time, both may continue, and the second to
+ * leave the held objects finds its slot free, or live again. */
+static sw_always_inline bool sw_guarded_hold_quick(const sw_cache *cache,
+                                                   const sw_guarded *object) {
+    uint16_t *slack = &((uint16_t *)object->slack)[object->target.slot];
+    uint16_t bytes = (uint16_t)object->bytes;
+    if (sw_span_owner(object->target.span) != cache)
+        return __atomic_exchange_n(slack, bytes, __ATOMIC_ACQ_REL) != bytes;
+    __atomic_store_n(slack, bytes, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* The same for any slot, by an atomic exchange. */
+bool sw_guarded_hold(const sw_guarded *object);
+
+/* The canary: the bytes after an object, up to 16, depend on its address and on a key of the
+ * process. The two low bits of each byte are the kind of allocation plus one, so no byte is 0, and
+ * the end of a string that is one byte too long is detected.
+ *
+ *   byte i after the start of the object is byte i % 8 of the word, for
+ *   size <= i < min(bytes, size / 8 * 8 + 16)
+ *
+ * So a canary is written and compared by two words: the one in which the object ends, and the next
+ * one if the slot has it. `bytes` of the slot is a multiple of 8 and more than `size`. */
+
+enum { SW_CANARY_MAX = 16 };
+
+static inline uint64_t sw_canary_word(uint64_t key, const void *object, sw_guard_kind kind) {
+    uint64_t word = (key ^ (uintptr_t)object) * UINT64_C(0x9E3779B97F4A7C15);
+    word ^= word >> 32;
+    return (word & UINT64_C(0xFCFCFCFCFCFCFCFC)) | UINT64_C(0x0101010101010101) * (kind + 1u);
+}
+
+/* The bytes of the object in the word in which it ends. */
+static inline uint64_t sw_canary_object_part(size_t size) {
+    unsigned bits = size % 8 * 8;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    return ~(~UINT64_C(0) >> bits);
+#else
+    return ~(~UINT64_C(0) << bits);
+#endif
+}
+
+static inline void sw_canary_write(uint64_t word, void *object, size_t size, size_t bytes) {
+    char *at = (char *)object + size / 8 * 8;
+    uint64_t object_part = sw_canary_object_part(size), last;
+    memcpy(&last, at, sizeof last);
+    last = (last & object_part) | (word & ~object_part);
+    memcpy(at, &last, sizeof last);
+    if (size / 8 * 8 + 8 < bytes) memcpy(at + 8, &word, sizeof word);
+}
+
+/* Returns the bits in which the canary differs from the word's; 0: it is whole. */
+static inline uint64_t sw_canary_damage(uint64_t word, const void *object, size_t size,
+                                        size_t bytes) {
+    const char *at = (const char *)object + size / 8 * 8;
+    uint64_t last, next = word;
+    memcpy(&last, at, sizeof last);
+    if (size / 8 * 8 + 8 < bytes) memcpy(&next, at + 8, sizeof next);
+    return ((last ^ word) & ~sw_canary_object_part(size)) | (next ^ word);
+}
+
+/* Returns whether the canary is whole, and in *kind who allocated the object. */
+static inline bool sw_canary_read(uint64_t key, const void *object, size_t size, size_t bytes,
+                                  sw_guard_kind *kind) {
+    unsigned low = ((const uint8_t *)object)[size] & 3;
+    if (low == 0) return false;
+    *kind = (sw_guard_kind)(low - 1);
+    return sw_canary_damage(sw_canary_word(key, object, *kind), object, size, bytes) == 0;
+}
+
+/* Clearing of freed memory, and the check that it is still clear. Bytes of slots are multiples of
+ * 8. */
+
+enum {
+    SW_CHECKED_BYTES_MAX = 1 << 17, /* of a large object before it is reused */
+    SW_PURGED_BYTES_MIN = 1 << 17,  /* clearing such an object returns its pages */
+};
+
+static inline bool sw_guard_is_clear(const void *p, size_t bytes) {
+    const sw_pair *pair = p;
+    sw_pair found = {0, 0};
+    for (size_t i = 0; i < bytes / sizeof *pair; i++) found |= pair[i];
+    uint64_t rest = bytes % sizeof *pair == 0 ? 0 : ((const sw_eight *)p)[bytes / 8 - 1];
+    return (found[0] | found[1] | rest) == 0;
+}
+
+/* Reports a write to memory that is free or held. */
+void sw_guard_check_clear(const void *p, size_t bytes, const char *op);
+
+/* --- the end of an object in its slot: its canary, if one is written -------------------------- */
+
+/* Writes it, and returns p. */
+void *sw_guarded_end(void *p, size_t size, size_t bytes, sw_guard_kind kind);
+static sw_always_inline void *sw_guarded_end_quick(void *p, size_t size, size_t bytes,
+                                                   sw_guard_kind kind) {
+    if ((sw_guard.on & SW_GUARD_ENDS) != 0)
+        sw_canary_write(sw_canary_word(sw_guard.key, p, kind), p, size, bytes);
+    return p;
+}
+
+/* True: the object ends in the canary of an object of this kind and, if stated, this size. */
+static sw_always_inline bool sw_guarded_ends_well(const void *p, const sw_guarded *object,
+                                                  size_t stated, sw_guard_kind kind) {
+    size_t size = object->requested - 1;
+    if (stated != SIZE_MAX && stated != size) return false;
+    if ((sw_guard.on & SW_GUARD_ENDS) == 0) return true;
+    return sw_canary_damage(sw_canary_word(sw_guard.key, p, kind), p, size, object->bytes) == 0;
 }
 
 #endif

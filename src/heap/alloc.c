@@ -7,15 +7,13 @@
 
 #include <errno.h>
 
-#include "base/fail.h"
-#include "heap/collected.h"
+#include "base/base.h"
 #include "heap/default.h"
-#include "heap/large.h"
-#include "heap/misuse.h"
-#include "heap/object.h"
+#include "heap/heap.h"
 #include "heap/refill.h"
+#include "heap/registry.h"
+#include "heap/target.h"
 #include "heap/template.h"
-#include "heap/thread.h"
 
 /* Serves the first allocation of a thread: its path has met the cache without a heap. The thread
  * gets a cache, and the allocation begins again. */

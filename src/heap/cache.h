@@ -6,6 +6,8 @@
 
 #include "heap/heap.h"
 
+/* --- caches ----------------------------------------------------------------------------------- */
+
 /* Who uses a cache. */
 typedef enum sw_cache_holder {
     SW_CACHE_OF_THREAD = 0,
@@ -32,21 +34,21 @@ struct sw_cache_cold {
     uint16_t holder;       /* sw_cache_holder */
     uint8_t been_central;  /* 1: there was such a search since the cache was opened */
     uint8_t stripped;      /* 1: only the first page of its record has memory */
-    uint32_t scarcity;     /* what words cost the cache (heap/hint.h); 0 while hints are on */
+    uint32_t scarcity;     /* what words cost the cache; 0 while hints are on */
     uint32_t dropped;      /* useless hints since a word served; 0 while hints are off */
     uint32_t idle_credit;  /* for giving idle spans up (heap/owned.h) */
     uint32_t newest_large; /* in collected heaps: id of the newest large object; 0: none */
-    uint32_t end_steps;    /* steps of its closing so far (close.c) */
+    uint32_t end_steps;    /* steps of its closing so far */
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
-    struct sw_gc_buffer *collector_buffer; /* in collected heaps: gc/inbox.h; it may be stale */
+    struct sw_gc_buffer *collector_buffer; /* in collected heaps: gc/mark.h; it may be stale */
     sw_span_list *partial;                 /* by span class */
     sw_span_list *full;
     uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */
     uint32_t large_frees; /* large objects that were put on shelves */
     uint64_t
         classes[SW_SPAN_CLASS_WORDS];   /* a bit for each span class of which it has had a span */
-    uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/shelf.h */
+    uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/alloc.h */
 };
 
 /* Notes that the cache gets a span of the class. All its spans and hints are of classes noted
@@ -167,6 +169,83 @@ static sw_always_inline bool sw_cache_is_null(const sw_cache *cache) {
     if (SW_CHECK < 2) return false;
     __asm__("" : "+r"(cache));
     return cache == NULL;
+}
+
+/* --- hints ------------------------------------------------------------------------------------ */
+
+/* Hints name slots that were freed recently. See sw_hint in spanwise/fast_abi.h.
+ *
+ * A free into a full span leaves a hint. Frees into other spans leave one only while the cache's
+ * hints are *on*. If most words have only one or two free slots, and most slots are freed in full
+ * spans, the processor mispredicts a branch at nearly every allocation that looks at words, and a
+ * hint costs less. If words have many free slots, looking at words is faster. So the cache tracks
+ * the cost of words (cold->scarcity, which only slow paths write) and turns its hints on and off by
+ * it. One switch serves all classes: with a switch per class, branches would be mispredicted for a
+ * mixture of sizes.
+ *
+ * If a class has no room for another hint, only the hint is dropped: the slot's bit is set in any
+ * case. */
+
+enum {
+    /* At this scarcity hints go on. It is so large because a program that has just allocated a set
+     * of objects has most of them in full spans. If the set is small, few of its spans are full
+     * after some thousand objects were replaced, and words serve it well. */
+    SW_SCARCITY_MAX = 12288,
+    SW_DROPPED_MAX = 256, /* at so many dropped or forgotten hints in a row hints go off */
+};
+
+/* Turns hints off and resets the cost. */
+void sw_hint_reset(sw_cache *cache);
+/* Notes that a word with these free bits serves the next allocations, so hints were used up. */
+static sw_always_inline void sw_hint_note_word(sw_cache *cache, uint64_t bits) {
+    if (bits != ~0ull) cache->cold->dropped = 0;
+}
+/* Notes, while hints are off, that a free into a full span has left a hint. */
+void sw_hint_note_full(sw_cache *cache);
+/* Notes that a free into the span leaves no hint, because its class has no room for one, or, while
+ * hints are off, because the span is better listed as partial. */
+void sw_hint_note_unhinted(sw_cache *cache, const sw_span *span);
+
+/* True when a hint of the cache names the slot. */
+bool sw_hint_names(const sw_cache *cache, const sw_span *span, uint32_t slot);
+
+/* --- hazards ---------------------------------------------------------------------------------- */
+
+/* Hazard pointers (Michael, "Hazard pointers: safe memory reclamation for lock-free objects",
+ * 2004).
+ *
+ * A cache that frees into a span of another cache publishes the span as its hazard before it checks
+ * whether the slot is in use. Until it clears the hazard, either the span is not released, or the
+ * check finds the slot free. This guards against programs in which two threads free the same object
+ * at once: the first free may make the span idle, and without a hazard the second one would set a
+ * bit of the span that replaces it.
+ *
+ * Setting a hazard costs a fence. So a cache keeps its hazard until it frees into another span,
+ * takes a central, kept or fresh span, trims or closes: several frees in a row into one span need
+ * one fence. */
+
+static inline void sw_hazard_set(sw_cache *cache, uint32_t id) {
+    cache->hazard = sw_space_span(cache->heap->space, id);
+    /* Release: a thread that finds the former hazard gone sees what this cache did to that span. */
+    __atomic_store_n(&cache->cold->hazard_id, id, __ATOMIC_RELEASE);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void sw_hazard_clear(sw_cache *cache) {
+    cache->hazard = NULL;
+    __atomic_store_n(&cache->cold->hazard_id, 0, __ATOMIC_RELEASE);
+}
+
+/* Whether the span is the hazard of some open cache. If every slot of the span is free, that cache
+ * is freeing a slot for the second time. If a cache has already cleared its hazard, the bit of its
+ * free is set. Called under the heap's lock, after the caller has taken the span out of the page
+ * map. The fence pairs with the one in sw_hazard_set. */
+static inline bool sw_hazard_is_on(const sw_heap *heap, const sw_span *span) {
+    uint32_t id = sw_space_span_id(heap->space, span);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (const sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
+        if (__atomic_load_n(&cache->cold->hazard_id, __ATOMIC_ACQUIRE) == id) return true;
+    return false;
 }
 
 #endif

@@ -1,10 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans that no cache owns: the central lists, and spans that are kept for the next thread. The
- * caller of each function holds the heap's lock, unless its comment says otherwise. */
+/* Spans that no cache owns: their records, the choice among partial ones, the central lists, spans
+ * that are kept for the next thread, and what becomes of memory. The caller of each function holds
+ * the heap's lock, unless its comment says otherwise. */
 #ifndef SW_HEAP_CENTRAL_H
 #define SW_HEAP_CENTRAL_H
 
 #include "heap/heap.h"
+
+/* --- span records ----------------------------------------------------------------------------- */
+
+/* Takes a batch of records from the space. False: no memory. */
+bool sw_record_add_batch(sw_heap *heap);
+
+/* Takes a cleared record; NULL: there is no memory for another batch of records. */
+static inline sw_span *sw_record_take(sw_heap *heap) {
+    if (sw_unlikely(heap->free_records == 0) && !sw_record_add_batch(heap)) return NULL;
+    sw_span *span = sw_space_span(heap->space, heap->free_records);
+    sw_span_cold *cold = sw_space_cold(heap->space, span);
+    heap->free_records = cold->next;
+    cold->next = 0;
+    sw_span_clear(span);
+    cold->heap = heap;
+    cold->requested = 0; /* this is cold->slack, too */
+    cold->remote_words[0] = cold->remote_words[1] = 0;
+    return span;
+}
+void sw_record_drop(sw_heap *heap, sw_span *span);
+
+/* --- placement -------------------------------------------------------------------------------- */
+
+/* The placement policies choose which partial span of a list serves next.
+ *
+ * LIFO takes constant time. The other policies are for research: they walk over the list.
+ *
+ * LASTING does not choose spans that will soon be empty, because an empty span returns its pages.
+ * It predicts that from a history of each class, a life table of the objects in partial spans: at
+ * each choice it visits every span of the list, and counts, by the age of the span in choices since
+ * it entered the list, the objects that were live at the previous choice and how many of them have
+ * been freed since. (Zhou et al., "Characterizing a Memory Allocator at Warehouse Scale", ASPLOS
+ * 2024, predict from the capacity and the live objects of a span how soon it will be empty; here
+ * its age counts as well.) */
+
+enum {
+    SW_HISTORY_AGES =
+        8, /* ages 0..2, 3..14, 15..62, ...: each band is four times as long; the last is open */
+    SW_HISTORY_MAX = 1 << 16, /* when a number of an age reaches this, both are halved */
+};
+
+/* The history of a class: for each age the objects that were live at a choice, and those of them
+ * that were freed before the next one. Caches share it without a lock, by relaxed atomic loads and
+ * stores; a race may lose counts, which does no harm.
+ *   seen, gone < SW_HISTORY_MAX */
+struct sw_history {
+    uint32_t seen[SW_HISTORY_AGES], gone[SW_HISTORY_AGES];
+};
+
+/* The span that the policy takes next, which stays in the list; NULL: the list is empty. The caller
+ * owns the list: it is the thread of the cache, or holds the heap's lock. */
+sw_span *sw_placement_choose(const sw_span_list *list, sw_space *space, sw_placement placement);
+
+/* --- central lists ---------------------------------------------------------------------------- */
 
 /* Removes the partial span of the class that the placement policy chooses from its list and returns
  * it; NULL: there is none. */
@@ -63,5 +118,46 @@ void sw_central_forget_kept(sw_heap *heap);
 
 /* Frees the slots of the span that are allocated and whose bit in `marks` is clear. */
 sw_swept sw_central_sweep(sw_heap *heap, sw_span *span, const uint64_t *marks);
+
+/* --- returning memory ------------------------------------------------------------------------- */
+
+/* Returns memory of a whole heap, such as the shelves of all its caches: at decay ticks, and when a
+ * request does not fit. */
+
+/* Under the heap's lock: reads the clock (manual or system). At a tick the objects on shelves and kept
+ * spans become free pages, and pages that have been free since the last tick are taken out to be
+ * given back. */
+void sw_reclaim_decay(sw_heap *heap);
+/* Every caller that may have taken pages out releases the heap's lock by sw_reclaim_unlock. It
+ * gives the pages back to the system while the lock is not held; under the lock only the accounts
+ * are changed. */
+void sw_reclaim_give_back(sw_heap *heap);
+static inline void sw_reclaim_unlock(sw_heap *heap) {
+    if (sw_pages_has_taken_out(&heap->pages)) sw_reclaim_give_back(heap);
+    sw_os_lock_release(&heap->lock);
+}
+/* Under the heap's lock, after the system has refused memory for metadata: objects on shelves and kept
+ * spans become free pages, and free pages at the ends of the windows go back to the system.
+ * False: there were none, so another request to the system would fail as well. */
+bool sw_reclaim_for_metadata(sw_heap *heap);
+/* Asks the limit hook, if there is one, after the heap's limit has refused `bytes` more. True: the
+ * caller should try again. *asked counts the calls for one request; they are bounded, because a
+ * hook may say that it freed memory when it did not. No lock is held. */
+enum { SW_LIMIT_ASKS_MAX = 1 << 16 };
+bool sw_reclaim_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked);
+
+/* --- making spans ----------------------------------------------------------------------------- */
+
+/* Making spans: each needs a record, metadata and pages. If one of them is refused, memory is
+ * given back, and the request is tried again. The caller holds the heap's lock. */
+
+/* A cleared span record; NULL: no memory. */
+sw_span *sw_fresh_record(sw_heap *heap);
+/* Takes pages as sw_pages_alloc does. Objects on shelves and kept spans become free pages before
+ * pages are requested from the system, and before a request is refused. */
+sw_status sw_fresh_pages(sw_heap *heap, uint32_t n, size_t align, uint32_t *page, bool *needzero);
+/* Makes a span of slots without owner, in no list, of so many pages (sw_heap_next_pages), or of the
+ * class's fewest if these are refused. NULL: refused, and *why is the reason. */
+sw_span *sw_fresh_span(sw_heap *heap, uint32_t span_class, uint32_t pages, sw_status *why);
 
 #endif

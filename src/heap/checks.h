@@ -1,11 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the heap's structs: each function returns the rule that does not hold, or NULL
- * (base/assert.h). A cache's thread checks the cache, the holder of the heap's lock the heap. */
+/* Points at which a build of grade 3 verifies whole heaps, and the rules of the structs. */
 #ifndef SW_HEAP_CHECKS_H
 #define SW_HEAP_CHECKS_H
 
-#include "base/assert.h"
+#include "base/base.h"
 #include "heap/cache.h"
+#include "heap/heap.h"
+
+/* --- points of verification ------------------------------------------------------------------- */
+
+/* The points at which a build of grade 3 verifies the whole heap. Builds of a lower grade execute
+ * no instruction for them.
+ *
+ * Verification is code of inspect/, a layer above the heap, so inspect installs a function here.
+ * Slow paths note events (sw_verify_note). At the next point at which the heap is whole
+ * (sw_verify_point), the function is called under the heap's lock, if the heap is quiet
+ * (sw_verify_is_quiet). While a slow path has taken parts out of the heap's structures, such as a
+ * chain from a remote stack, it holds verification back (sw_verify_hold). */
+
+typedef enum sw_verify_event {
+    SW_VERIFY_REFILL,  /* a bin has got a word, or was refused one */
+    SW_VERIFY_RELEASE, /* a span went back to the page heap */
+    SW_VERIFY_DRAIN,   /* frees of other threads were drained */
+    SW_VERIFY_TICK,    /* a decay tick */
+    SW_VERIFY_FORK,    /* in a forked child, after the heap was recovered */
+    SW_VERIFY_EVENT_COUNT
+} sw_verify_event;
+
+/* Called under the heap's lock, while nothing changes. `noted` has a bit for each event that was
+ * noted. */
+typedef void sw_verify_fn(sw_heap *heap, uint32_t noted);
+void sw_verify_install(sw_verify_fn *fn);
+
+/* Under the heap's lock: whether no thread but the caller's is inside the heap. Either the process
+ * has one thread, or the only open cache is the one that the caller works with (NULL: no cache) and
+ * no thread still works on a cache that it has closed. It is not quiet while pages are on their way
+ * back to the system: verification would wait for the thread that gives them back, which may be the
+ * caller. */
+bool sw_verify_is_quiet(const sw_heap *heap, const sw_cache *cache);
+
+void sw_verify_note_event(sw_heap *heap, sw_verify_event event);
+void sw_verify_hold_back(int change);
+void sw_verify_answer(sw_heap *heap, const sw_cache *cache);
+void sw_verify_leave(sw_heap *heap);
+void sw_verify_forked(sw_heap *heap);
+
+/* Notes that an event happened to the heap. */
+static inline void sw_verify_note(sw_heap *heap, sw_verify_event event) {
+    if (SW_CHECK >= 3) sw_verify_note_event(heap, event);
+}
+/* From sw_verify_hold to sw_verify_unhold the caller has parts of the heap outside its
+ * structures, and nothing is verified. Pairs nest. */
+static inline void sw_verify_hold(void) {
+    if (SW_CHECK >= 3) sw_verify_hold_back(1);
+}
+static inline void sw_verify_unhold(void) {
+    if (SW_CHECK >= 3) sw_verify_hold_back(-1);
+}
+/* A point at which the caller and its cache have left the heap whole. The heap's lock is not
+ * held. */
+static inline void sw_verify_point(sw_heap *heap, const sw_cache *cache) {
+    if (SW_CHECK >= 3) sw_verify_answer(heap, cache);
+}
+/* Under the heap's lock: the caller has closed its cache but still works on it, until
+ * sw_verify_leave_end. */
+static inline void sw_verify_leave_begin(sw_heap *heap) {
+    if (SW_CHECK >= 3) heap->leaving++;
+}
+static inline void sw_verify_leave_end(sw_heap *heap) {
+    if (SW_CHECK >= 3) sw_verify_leave(heap);
+}
+
+/* --- rules ------------------------------------------------------------------------------------ */
 
 /* span_classes == 2 * table->class_count;  pages.page_shift == table->page_shift
  * cache_count <= cache_numbers;  (cache_count == 0) == (open_caches == NULL)

@@ -13,20 +13,17 @@
  * passes at most two functions. sw_free_checked looks the pointer up from the beginning and decides
  * everything else: the first free into a span of another cache, objects of central spans, spans
  * outside the cache's view, the first free of a thread, and every misuse. */
-#include "heap/free.h"
+#include "heap/alloc.h"
 
 #include <errno.h>
 
+#include "heap/cache.h"
 #include "heap/central.h"
-#include "heap/collected.h"
-#include "heap/hazard.h"
-#include "heap/hint.h"
-#include "heap/large.h"
+#include "heap/heap.h"
 #include "heap/owned.h"
-#include "heap/remote.h"
+#include "heap/registry.h"
 #include "heap/target.h"
 #include "heap/template.h"
-#include "heap/thread.h"
 
 /* --- spans of the cache itself ---------------------------------------------------------------- */
 

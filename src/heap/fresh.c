@@ -1,13 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records, metadata and pages for spans of slots and for large objects. */
-#include "heap/fresh.h"
-
+/* Memory of a heap: clearing shelves, returning it, and records, metadata and pages for spans. */
+#include "heap/alloc.h"
 #include "heap/central.h"
-#include "heap/collected.h"
-#include "heap/reclaim.h"
-#include "heap/record.h"
-#include "heap/shelf.h"
-#include "heap/slack.h"
+#include "heap/checks.h"
+#include "heap/heap.h"
+#include "heap/target.h"
+
+/* --- shelves ---------------------------------------------------------------------------------- */
+
+void sw_shelf_clear(sw_cache *cache) {
+    for (uint32_t i = 0; i < SW_LARGE_SHELVES; i++) {
+        uint64_t *shelf = &cache->cold->shelves[i];
+        if (__atomic_load_n(shelf, __ATOMIC_RELAXED) == 0) continue;
+        sw_span *span =
+            sw_shelf_object(cache->heap, __atomic_exchange_n(shelf, 0, __ATOMIC_ACQUIRE));
+        if (span != NULL) sw_shelf_release(cache->heap, span);
+    }
+}
+
+void sw_shelf_clear_all(sw_heap *heap) {
+    __atomic_store_n(&heap->large_shelved, 0, __ATOMIC_SEQ_CST);
+    for (sw_cache *cache = heap->open_caches; cache != NULL; cache = cache->cold->list_next)
+        sw_shelf_clear(cache);
+    sw_central_release_kept(heap);
+}
+
+/* --- returning memory ------------------------------------------------------------------------- */
+
+void sw_reclaim_decay(sw_heap *heap) {
+    if (heap->options.decay_ns == SW_DECAY_NEVER) return;
+    uint64_t now_ns = heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns();
+    if (sw_likely(!sw_heap_decay_due(heap, now_ns))) return;
+    sw_shelf_clear_all(heap); /* what lay there becomes free pages, which this tick marks as idle */
+    heap->kept_credit = SW_KEPT_CREDIT;
+    sw_pages_decay(&heap->pages, now_ns);
+    sw_verify_note(heap, SW_VERIFY_TICK);
+}
+
+/* Returns the runs that were taken out to the system, without the lock, in as many rounds as
+ * needed. */
+void sw_reclaim_give_back(sw_heap *heap) {
+    while (sw_pages_has_taken_out(&heap->pages)) {
+        uint64_t number = sw_pages_purge_begin(&heap->pages);
+        sw_os_lock_release(&heap->lock);
+        sw_pages_purge_run(&heap->pages);
+        sw_os_lock_acquire(&heap->lock);
+        sw_pages_purge_end(&heap->pages, number);
+    }
+}
+
+bool sw_reclaim_for_metadata(sw_heap *heap) {
+    sw_shelf_clear_all(heap);
+    return sw_pages_uncommit_ends(&heap->pages) != 0;
+}
+
+bool sw_reclaim_ask_limit(sw_heap *heap, uint64_t bytes, uint32_t *asked) {
+    if ((*asked)++ == SW_LIMIT_ASKS_MAX) return false;
+    sw_os_lock_acquire(&heap->lock);
+    sw_limit_fn *hook = heap->limit_hook;
+    void *arg = heap->limit_hook_arg;
+    sw_os_lock_release(&heap->lock);
+    return hook != NULL && hook(heap, bytes, arg) != 0;
+}
+
+/* --- making spans ----------------------------------------------------------------------------- */
 
 sw_span *sw_fresh_record(sw_heap *heap) {
     sw_span *span = sw_record_take(heap);

@@ -1,17 +1,150 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creates and destroys heaps; sets their clock and limit hook. */
+/* Creates and destroys heaps: their options, clock, limit hook and paths; the default heap. */
 #include "heap/heap.h"
 
-#include "base/fail.h"
+#include <string.h>
+
+#include "base/base.h"
+#include "gen/paths.h"
 #include "heap/central.h"
-#include "heap/collected.h"
-#include "heap/options.h"
-#include "heap/paths.h"
-#include "heap/placement.h"
-#include "heap/reclaim.h"
+#include "heap/checks.h"
+#include "heap/default.h"
 #include "heap/registry.h"
-#include "heap/verify_point.h"
+#include "sizeclass/table.h"
 #include "spanwise/spanwise.h"
+
+/* --- options ---------------------------------------------------------------------------------- */
+
+/* Options of heaps: defaults, structs of older and later versions, and the values that are
+ * rejected. */
+
+#define MEND "call sw_heap_options_init first"
+enum { LARGE_TOUCHED_ALL = 1000000 };
+
+static const sw_heap_options defaults = {.decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull};
+
+sw_status sw_heap_options_fill(sw_heap_options *options, uint64_t struct_bytes) {
+    if (options == NULL) return sw_fail_null("heap_options_fill", "options");
+    if (!sw_sized_is_valid(struct_bytes))
+        return sw_sized_refuse(struct_bytes, "heap_options_fill", "give sizeof(sw_heap_options)");
+    sw_heap_options filled = defaults;
+    filled.struct_bytes = struct_bytes;
+    filled.table = sw_table_default();
+    memset(options, 0, struct_bytes);
+    memcpy(options, &filled, sw_min_u64(struct_bytes, sizeof filled));
+    return SW_OK;
+}
+
+/* Whether a heap with this table can pack tiny objects. They share blocks of the 16-byte class, and
+ * the table must have a class of exactly 16 bytes, because that size distinguishes blocks from
+ * other slots. */
+static bool can_pack(const sw_table *table) {
+    return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
+}
+
+/* The share of large objects that programs write to may be given in one of the two units only, and
+ * only for a heap that notes writes. */
+static sw_status check_share(const sw_heap_options *options, const char *op) {
+    if (options->large_touched_percent > 100)
+        return sw_fail(SW_INVALID, op, "large_touched_percent %u is above 100",
+                       options->large_touched_percent);
+    if (options->large_touched_ppm > LARGE_TOUCHED_ALL)
+        return sw_fail(SW_INVALID, op, "large_touched_ppm %llu is above %d",
+                       (unsigned long long)options->large_touched_ppm, LARGE_TOUCHED_ALL);
+    bool percent = options->large_touched_percent != 0, ppm = options->large_touched_ppm != 0;
+    if (percent && ppm)
+        return sw_fail(SW_INVALID, op,
+                       "large_touched_percent and large_touched_ppm: give one of them");
+    if ((percent || ppm) && !options->touch_map)
+        return sw_fail(SW_INVALID, op, "%s is for heaps with touch_map",
+                       percent ? "large_touched_percent" : "large_touched_ppm");
+    return SW_OK;
+}
+
+/* Whether a heap can be made with these options; every field is set. */
+static sw_status check_options(const sw_heap_options *options, const char *op) {
+    if ((uint32_t)options->placement > SW_PLACE_LASTING)
+        return sw_fail(
+            SW_INVALID, op,
+            "placement %d is unknown: use 0 (LIFO), 1 (address), 2 (fullest) or 3 (lasting)",
+            (int)options->placement);
+    if (options->batch_spans > UINT16_MAX)
+        return sw_fail(SW_INVALID, op, "batch_spans %u is above %u", options->batch_spans,
+                       (unsigned)UINT16_MAX);
+    if (!sw_table_check(options->table, op)) return SW_INVALID;
+    if (options->touch_map && !options->dry)
+        return sw_fail(SW_INVALID, op, "touch_map: a real heap asks the system; leave it 0");
+    if (check_share(options, op) != SW_OK) return SW_INVALID;
+    if (options->tiny && !can_pack(options->table))
+        return sw_fail(SW_INVALID, op, "tiny: table %s has no class of 16 bytes",
+                       options->table->name);
+    return SW_OK;
+}
+
+/* Whether every byte after the fields of this version is 0. */
+static bool rest_is_zero(const sw_heap_options *given) {
+    const unsigned char *bytes = (const unsigned char *)given;
+    for (uint64_t at = sizeof *given; at < given->struct_bytes; at++)
+        if (bytes[at] != 0) return false;
+    return true;
+}
+
+/* Sets *out to the given options (NULL: the defaults) in the form of this version. Defaults
+ * replace a table of NULL, a decay of 0, and the fields that the caller's version does not have.
+ * SW_INVALID: the size of the struct or a value is wrong. SW_UNSUPPORTED: the caller's version is
+ * later and uses a field that this one lacks. */
+static sw_status sw_options_read(const sw_heap_options *given, const char *op,
+                                 sw_heap_options *out) {
+    *out = defaults;
+    if (given != NULL) {
+        if (!sw_sized_is_valid(given->struct_bytes))
+            return sw_sized_refuse(given->struct_bytes, op, MEND);
+        if (!rest_is_zero(given))
+            return sw_fail(SW_UNSUPPORTED, op,
+                           "options of %llu bytes use fields that this version lacks: it has %zu",
+                           (unsigned long long)given->struct_bytes, sizeof *given);
+        memcpy(out, given, sw_min_u64(given->struct_bytes, sizeof *out));
+    }
+    out->struct_bytes = sizeof *out;
+    if (out->table == NULL) out->table = sw_table_default();
+    if (out->decay_ns == 0) out->decay_ns = defaults.decay_ns;
+    return check_options(out, op);
+}
+
+/* --- specialised paths ------------------------------------------------------------------------ */
+
+/* Chooses the path that serves a request: a generated one in plain heaps with the table go or the
+ * default table, else the generic one. */
+
+static const sw_paths *generated_paths(const sw_table *table) {
+    if (!SW_SPECIALISED) return NULL;
+    if (table == sw_table_go()) return &sw_paths_go;
+    return table == sw_table_default() ? &SW_DEFAULT_PATHS : NULL;
+}
+
+/* The specialised paths of a table. NULL: the table is not built in, the heap is not plain (mode
+ * 0), or SW_SPECIALISED is 0. */
+static const sw_paths *sw_paths_for(const sw_table *table, uint64_t mode) {
+    return mode == 0 ? generated_paths(table) : NULL;
+}
+
+/* The paths that pack tiny objects; NULL: none were generated, and the generic path packs them. */
+static sw_path_fn *const *sw_paths_tiny(const sw_table *table) {
+    const sw_paths *paths = generated_paths(table);
+    return paths == NULL ? NULL : paths->tiny;
+}
+
+sw_path sw_heap_path(const sw_heap *heap, size_t size, unsigned flags) {
+    if (!sw_heap_check(heap, "heap_path")) return SW_PATH_SPECIALISED;
+    const sw_paths *paths = sw_paths_for(heap->table, heap->mode);
+    if (size > heap->table->max_size) return SW_PATH_LARGE;
+    if (paths != NULL && size <= paths->cutoff && (flags & SW_SCAN) != 0)
+        return SW_PATH_SPECIALISED;
+    bool tiny = (heap->mode & SW_MODE_TINY) != 0 && (flags & SW_SCAN) == 0 && size > 0 && size < 16;
+    return tiny ? SW_PATH_TINY : SW_PATH_GENERIC;
+}
+
+/* --- heaps ------------------------------------------------------------------------------------ */
 
 #define OP_CREATE "heap_create"
 
@@ -217,3 +350,57 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
     *step = span == NULL ? 1 : sw_space_cold(heap->space, span)->pages;
     return span;
 }
+
+/* --- the default heap ------------------------------------------------------------------------- */
+
+static sw_heap *default_heap; /* atomic */
+static sw_os_lock default_lock;
+
+/* Refuses options that a default heap can not have, because fast.h and the functions without a heap
+ * argument rely on that. */
+static sw_status check_default(const sw_heap_options *options, const char *op) {
+    if (options->table != sw_table_default())
+        return sw_fail(SW_INVALID, op, "table %s: the default heap has %s compiled in",
+                       sw_table_name(options->table), sw_table_name(sw_table_default()));
+    if (options->dry || options->tiny || options->manual_clock)
+        return sw_fail(SW_INVALID, op,
+                       "a default heap cannot be dry, pack tiny objects or have a manual clock");
+    return SW_OK;
+}
+
+/* Under default_lock, while there is no default heap. */
+static sw_status make_default(const sw_heap_options *options) {
+    sw_heap *heap;
+    sw_status status = sw_heap_create(options, &heap);
+    if (status != SW_OK) return status;
+    heap->id = SW_DEFAULT_HEAP_ID;
+    __atomic_store_n(&default_heap, heap, __ATOMIC_RELEASE);
+    return SW_OK;
+}
+
+sw_heap *sw_heap_default(void) {
+    sw_heap *heap = __atomic_load_n(&default_heap, __ATOMIC_ACQUIRE);
+    if (sw_likely(heap != NULL)) return heap;
+    sw_os_lock_acquire(&default_lock);
+    if (default_heap == NULL) (void)make_default(NULL);
+    heap = default_heap;
+    sw_os_lock_release(&default_lock);
+    return heap;
+}
+
+sw_status sw_heap_default_init(const sw_heap_options *options) {
+    const char *op = "heap_default_init";
+    sw_heap_options read;
+    sw_status status = sw_options_read(options, op, &read);
+    if (status == SW_OK) status = check_default(&read, op);
+    if (status != SW_OK) return status;
+    sw_os_lock_acquire(&default_lock);
+    status = default_heap == NULL ? make_default(&read)
+                                  : sw_fail(SW_STATE, op, "the default heap is in use already");
+    sw_os_lock_release(&default_lock);
+    return status;
+}
+
+void sw_default_heap_lock(void) { sw_os_lock_acquire(&default_lock); }
+void sw_default_heap_unlock(void) { sw_os_lock_release(&default_lock); }
+void sw_default_heap_reset_lock(void) { sw_os_lock_reset(&default_lock); }

@@ -20,7 +20,7 @@
  *   5. If there is still none, a span that the heap keeps is taken. Otherwise, under the heap's
  *      lock, a partial span of the central lists is taken (central.c), or a fresh one is made from
  *      pages of the page heap (fresh.c).
- *   6. If there are no pages, idle memory is returned (reclaim.c) and more is requested from the
+ *   6. If there are no pages, idle memory is returned (fresh.c) and more is requested from the
  *      system, within the limit. If that fails, the caller gets NULL and ENOMEM.
  *
  * Free of a small object
@@ -32,28 +32,22 @@
  *   4. If the span is marked, because it is fresh or full, the free takes the slow path. A full
  *      span stays in its list if a hint names the slot. (free.c)
  *   5. If another cache owns the span, the slot's bit in `remote` is set, and the free is announced
- *      to the owner unless one of the same word was announced already. (remote.c, span.h)
+ *      to the owner unless one of the same word was announced already. (owned.c, span.h)
  *   6. If no cache owns the span, the bit is set under the heap's lock. (central.c)
  *   7. If no slot starts at the address, it is a large object (large.c), or misuse, whose reason is
  *      found and reported (target.c).
  *
- * Locks, outermost first: the default heap's (default_heap.c) < registry (registry.c) < a
+ * Locks, outermost first: the default heap's (heap.c) < registry (registry.c) < a
  * collector's < heap.lock < purge lock (pages.h), space.lock. Steps 1 to 4 of an allocation and 1,
  * 2, 4 and 5 of a free take none.
  *
  * The files in order: each calls only files before it in this list.
- *   misuse, record, hint, placement, central, shelf, target
- *                                                   records; spans and large objects of no cache
- *   object                                          a slot becomes an object: size, zeroes, type
- *   reclaim, fresh                                  returning memory, and taking it
- *   owned, remote, refill                     what a cache does with its spans
- *   cache, close, registry, heap, default_heap, fork, thread, trim
- *                                                   lives of caches, heaps, threads
- *   large, alloc, free, realloc                     the public calls
- *   sweep                                           freeing the objects that a collector found dead
- * Any of them may call options (reading a caller's options), paths (the table of the specialised
- * functions), checks (rules of the structs), collected.h (the functions of a collector that the
- * heap calls) and verify_point (points at which whole heaps are verified).
+ *   target, central         what a pointer leads to; records and lists of spans of no cache
+ *   fresh, owned            returning memory, and taking it; what a cache does with its spans
+ *   cache, registry, heap   lives of caches and heaps
+ *   thread, trim            threads and forks; trims and sweeps
+ *   refill, large, alloc, free, realloc   the public calls
+ * Any of them may call checks (rules of the structs; points at which whole heaps are verified).
  *
  * Addresses nest: space > windows of this heap > page runs > spans > slots. The heap reads and
  * writes bytes of an object only to zero it, and to copy it when realloc moves it.
@@ -63,11 +57,45 @@
 
 #include "ds/handle.h"
 #include "ds/meta.h"
-#include "heap/paths.h"
 #include "page/pages.h"
 #include "sizeclass/table.h"
 #include "span/span.h"
+#include "spanwise/fast_abi.h"
 #include "spanwise/fast_slots.h"
+#include "spanwise/heap.h"
+
+/* --- specialised paths ------------------------------------------------------------------------ */
+
+/* The specialised paths of a built-in table: one function per class, instantiated by the generator
+ * (src/gen/paths_*.c) from the template in heap/template.h. */
+
+/* Whether plain heaps take specialised paths. It is 0 in the preloaded malloc, whose inline path
+ * serves the same requests (heap/default.h), and in builds with a sanitizer; then every request
+ * takes the generic path, and sw_heap_path says so. */
+#ifndef SW_SPECIALISED
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SW_SPECIALISED 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+    __has_feature(memory_sanitizer)
+#define SW_SPECIALISED 0
+#endif
+#endif
+#endif
+#ifndef SW_SPECIALISED
+#define SW_SPECIALISED 1
+#endif
+
+typedef void *sw_path_fn(sw_cache *cache, size_t size, unsigned flags);
+
+/* The paths of a table, by size in bytes. */
+typedef struct sw_paths {
+    size_t cutoff;           /* the largest size in bytes that they serve */
+    sw_path_fn *const *scan; /* for objects that may hold pointers */
+    sw_path_fn *const *tiny; /* for packed objects of 1 .. 15 bytes; NULL: none were generated */
+} sw_paths;
+
+/* --- heaps ------------------------------------------------------------------------------------ */
 
 enum { SW_HEAPS_MAX = 4096 };
 enum { SW_SPAN_CLASS_WORDS = 2 * SW_TABLE_CLASSES_MAX / 64 }; /* a bit for each span class */
@@ -84,8 +112,8 @@ enum {
 #ifndef SW_COLLECTABLE
 #define SW_COLLECTABLE 1
 #endif
-typedef struct sw_heap_hooks sw_heap_hooks; /* collected.h */
-typedef struct sw_history sw_history;       /* placement.h */
+typedef struct sw_heap_hooks sw_heap_hooks;
+typedef struct sw_history sw_history; /* central.h */
 
 struct sw_heap {
     uint64_t mark;   /* ds/handle.h */
@@ -193,6 +221,104 @@ static sw_always_inline bool sw_heap_check(const sw_heap *heap, const char *op) 
 }
 static sw_always_inline sw_status sw_heap_status(const sw_heap *heap, const char *op) {
     return sw_handle_status(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
+}
+
+/* --- the default heap ------------------------------------------------------------------------- */
+
+/* For fork handlers: while the lock is held no thread creates the default heap. It is the outermost
+ * of all locks: it is taken before the registry's. */
+void sw_default_heap_lock(void);
+void sw_default_heap_unlock(void);
+void sw_default_heap_reset_lock(void);
+
+/* --- forks ------------------------------------------------------------------------------------ */
+
+/* Registers the fork handlers, unless that was done already. The library's constructor calls it.
+ * The preloaded malloc calls it at its first allocation, because handlers that are registered
+ * before ours run while ours hold the heaps' locks. */
+void sw_fork_register(void);
+
+/* --- collected heaps -------------------------------------------------------------------------- */
+
+/* Heaps whose objects a collector frees. The collector is a layer above the heap, so it gives the
+ * heap functions to call (hooks). */
+
+/* From this bit on, the flags of an allocation have the type of the object. */
+enum { SW_TYPE_SHIFT = 8 };
+
+/* What a collector does with an explicit free. */
+typedef enum sw_deferral {
+    SW_FREE_NOW,    /* the caller frees the object */
+    SW_FREE_LATER,  /* the collector will free it; the caller has nothing left to do */
+    SW_FREE_DOUBLE, /* the program has freed the object before, and it waits for the sweep */
+} sw_deferral;
+
+/* A bit for each of 64 slots: the slots that count as allocated, and that the sweep of the cycle
+ * under way will free. */
+typedef struct sw_dead_slots {
+    uint64_t pending; /* the program has freed them */
+    uint64_t unswept; /* other slots that no root reached; 0 until marking has ended */
+} sw_dead_slots;
+
+struct sw_heap_hooks {
+    size_t record_bytes; /* the collector's for each span record; metadata of the heap */
+    /* Under the heap's lock: the record of a span was set up. False: no memory; the span is not
+     * made. */
+    bool (*born)(sw_heap *heap, sw_span *span);
+    /* Under the heap's lock: the record is about to be dropped. */
+    void (*gone)(sw_heap *heap, sw_span *span);
+    /* The object at p was just allocated, with this type. */
+    void (*typed)(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type);
+    /* No lock is held: the cache owns the span and is about to allocate from it. */
+    void (*taken)(sw_cache *cache, sw_span *span);
+    /* No lock is held: the cache has no partial span of the class. True: it may have one now. */
+    bool (*sought)(sw_cache *cache, uint32_t span_class);
+    /* No lock is held: the program wants to free a live object; a large object is slot 0. */
+    sw_deferral (*deferred)(sw_heap *heap, sw_span *span, uint32_t slot);
+    /* Whether the allocated slot was freed by the program and waits for the sweep. */
+    bool (*waits)(const sw_heap *heap, const sw_span *span, uint32_t slot);
+    /* Under the collector's lock and the heap's, or in a quiet heap: which of the slots 64 k to 64
+     * k + 63 of a span the sweep will free. A large object is slot 0. */
+    sw_dead_slots (*dead)(const sw_heap *heap, const sw_span *span, uint32_t k);
+    /* Whether spans, and pages of large objects, may be given up now. */
+    bool (*may_release)(const sw_heap *heap);
+    /* No lock is held: the thread is about to change spans or lists of the heap. Waits while
+     * another thread works on a cycle; that is misuse of a thread that has not joined, if
+     * `reports`. */
+    void (*enter)(sw_heap *heap, bool reports);
+    /* The change is done. */
+    void (*leave)(sw_heap *heap);
+    /* No lock is held: the calling thread is about to get a cache. False: no memory; the last error
+     * is set. */
+    bool (*opens)(sw_heap *heap);
+    /* There was no memory for that cache. */
+    void (*unopens)(sw_heap *heap);
+    /* The calling thread ends: it leaves the collector. */
+    void (*ended)(sw_heap *heap);
+    /* In the child of a fork, which has no other thread. */
+    void (*forked)(sw_heap *heap);
+};
+
+/* Does what sw_heap_create does, for a heap with a collector. The hooks must live as long as the
+ * heap. `lock` is the collector's lock, which is taken before the heap's. */
+sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap_hooks *hooks,
+                                   void *collector, sw_os_lock *lock, sw_heap **out);
+/* Destroys the heap when its collector ends. No cycle is under way. */
+sw_status sw_heap_destroy_collected(sw_heap *heap);
+
+/* Around every change of spans or lists of the heap, so that none falls into a cycle. Nothing in
+ * between calls the program. */
+static sw_always_inline void sw_heap_enter(sw_heap *heap) {
+    if (sw_unlikely(sw_heap_is_collected(heap))) heap->hooks->enter(heap, true);
+}
+static sw_always_inline void sw_heap_leave(sw_heap *heap) {
+    if (sw_unlikely(sw_heap_is_collected(heap))) heap->hooks->leave(heap);
+}
+
+/* Metadata that each span record of the heap takes. */
+static inline size_t sw_heap_record_bytes(const sw_heap *heap) {
+    size_t more = sw_heap_is_collected(heap) ? heap->hooks->record_bytes : 0;
+    return sizeof(sw_span) + sizeof(sw_span_cold) + more;
 }
 
 #endif

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allocates, frees and resizes large objects. */
-#include "heap/large.h"
+#include "heap/alloc.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "base/fail.h"
-#include "heap/collected.h"
-#include "heap/fresh.h"
-#include "heap/misuse.h"
-#include "heap/reclaim.h"
-#include "heap/record.h"
-#include "heap/shelf.h"
-#include "heap/verify_point.h"
+#include "base/base.h"
+#include "heap/central.h"
+#include "heap/checks.h"
+#include "heap/heap.h"
+#include "heap/target.h"
 
 enum { PURGE_MIN_BYTES = 4 << 20 };
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spans that a cache owns: how they change between current, partial, full and released.
- * sw_cache_emptied (spanwise/fast_slots.h), which is called when a word of an owned span has become
- * wholly free, is defined here, too. */
+/* The spans that a cache owns. */
 #ifndef SW_HEAP_OWNED_H
 #define SW_HEAP_OWNED_H
 
 #include "heap/cache.h"
+#include "heap/heap.h"
+
+/* --- owned spans ------------------------------------------------------------------------------ */
 
 /* Removes the mark of a span, at its first free into a fresh span or at a free into a full span
  * that leaves no hint. From now on frees into it are fast (sw_span_set_owner), and a full span is
@@ -35,5 +36,31 @@ static inline void sw_owned_note_adopted(sw_cache *cache, uint32_t span_class) {
 /* Under the heap's lock, before a span of `pages` pages is made: if the heap holds no free pages
  * for it and there is credit, releases an idle span of the cache that is at least as long. */
 void sw_owned_give_up_idle(sw_cache *cache, uint32_t pages);
+
+/* --- frees of other threads ------------------------------------------------------------------- */
+
+/* Frees into spans of other caches: the freeing thread sets the slot's remote bit (span.h) and
+ * announces half of the span on its owner's stack, and the owner drains it. */
+
+/* Pushes half of a span on its owner's remote stack. The caller is the announcer (span.h). */
+void sw_remote_announce(sw_cache *owner, sw_span *span, uint32_t half);
+/* Drains all frees that other threads announced to the cache, which is the caller's. */
+void sw_remote_drain(sw_cache *cache);
+/* Drains the frees that were announced to a cache that has closed. Any thread may call it. */
+void sw_remote_drain_closed(sw_cache *cache);
+
+/* --- sweeps ----------------------------------------------------------------------------------- */
+
+/* Sweeping: a collector says which slots of a span are live, and the others are freed. */
+
+/* Frees each slot of the span that is allocated and whose bit in `marks` (a word for 64 slots; bit
+ * 0 for a large object) is clear. `cache` is the calling thread's. The owner of the span gets the
+ * slots back as if this thread had freed each of them. No lock is held. */
+sw_swept sw_sweep_span(sw_cache *cache, sw_span *span, const uint64_t *marks);
+/* The same under the heap's lock, for a large object or a span that no cache owns. */
+sw_swept sw_sweep_unowned(sw_heap *heap, sw_span *span, const uint64_t *marks);
+/* The same under the heap's lock, for any span, while caches run: every slot that is free has its
+ * bit in `marks`. */
+sw_swept sw_sweep_concurrently(sw_heap *heap, sw_span *span, const uint64_t *marks);
 
 #endif

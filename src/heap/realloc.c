@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resizes an object, and returns its size. Both look the object up first, so their pointers are
- * checked like those of a free. */
+/* Resizing an object, asking for its size, and objects that an arena owns. */
 #include <errno.h>
 #include <string.h>
 
-#include "heap/large.h"
-#include "heap/misuse.h"
-#include "heap/slack.h"
+#include "heap/alloc.h"
+#include "heap/registry.h"
 #include "heap/target.h"
-#include "heap/thread.h"
+
+/* --- resizing --------------------------------------------------------------------------------- */
 
 static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
     if (!sw_span_is_large(span)) return sw_slot_bytes(heap->table, span);
@@ -159,4 +158,29 @@ size_t sw_usable_size(const void *ptr) {
     if (sw_likely(own != NULL)) return sw_slot_bytes(sw_tls.cache->table, own);
     sw_heap *heap = sw_heap_default();
     return heap == NULL ? 0 : usable(heap, ptr, "usable_size");
+}
+
+/* --- objects of arenas ------------------------------------------------------------------------ */
+
+static sw_span *span_of(const sw_heap *heap, const void *p) {
+    return sw_space_span(heap->space, sw_space_id_of(heap->space, (uintptr_t)p));
+}
+
+void *sw_arena_object_alloc(sw_heap *heap, size_t size, size_t align, unsigned flags,
+                            size_t *usable) {
+    sw_cache *cache = sw_thread_cache(heap);
+    if (cache == NULL) return sw_thread_no_cache();
+    void *p = sw_large_alloc(cache, size, align, flags);
+    if (p == NULL) return NULL;
+    sw_span *span = span_of(heap, p);
+    sw_span_large_set_arenas(span, true);
+    *usable = (size_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
+    return p;
+}
+
+void sw_arena_object_free(sw_heap *heap, void *p) {
+    sw_cache *cache = sw_thread_cache(heap);
+    if (cache == NULL) return;
+    sw_span_large_set_arenas(span_of(heap, p), false);
+    sw_cache_free(cache, p);
 }

@@ -3,19 +3,14 @@
  * other threads, kept spans, central spans, fresh spans. */
 #include "heap/refill.h"
 
-#include "base/fail.h"
+#include "base/base.h"
+#include "heap/cache.h"
 #include "heap/central.h"
 #include "heap/checks.h"
-#include "heap/collected.h"
-#include "heap/fresh.h"
-#include "heap/hazard.h"
-#include "heap/misuse.h"
-#include "heap/object.h"
+#include "heap/heap.h"
 #include "heap/owned.h"
-#include "heap/reclaim.h"
-#include "heap/remote.h"
+#include "heap/target.h"
 #include "heap/template.h"
-#include "heap/verify_point.h"
 
 /* Points the bin at its word once more, if that is the span's last one, with padding, and slots of
  * it have been freed since it was empty. A short span has no other word. */

@@ -4,7 +4,7 @@
 #ifndef SW_HEAP_REFILL_H
 #define SW_HEAP_REFILL_H
 
-#include "heap/hint.h"
+#include "heap/cache.h"
 #include "heap/template.h"
 
 /* Allocates an object in a free slot, wherever there is one. The compiler inlines the whole search

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/assert.h"
+#include "base/base.h"
 #include "spanwise/fast.h"
 
 enum { SPARE_MAX = 256 }; /* records that wait for a thread; about 1 MiB of them is resident */

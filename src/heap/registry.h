@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry: the live heaps, and the records of the threads that use them. Only the lock of the
- * default heap (default_heap.h) is taken before the registry's. A thread reads its own record
+/* The registry: the heaps that live, and the records of the threads that use them. Only the lock of
+ * the default heap (heap.h) is taken before the registry's. A thread reads its own record
  * without a lock. */
 #ifndef SW_HEAP_REGISTRY_H
 #define SW_HEAP_REGISTRY_H
 
 #include "heap/cache.h"
 #include "spanwise/fast_slots.h"
+
+/* --- the registry ----------------------------------------------------------------------------- */
 
 /* The record of a thread with its caches. It is a separate mapping; most threads touch only its
  * first page. `next`, `back` and `used` are written under the registry's lock. The thread writes
@@ -46,7 +48,7 @@ static sw_always_inline sw_thread *sw_registry_own(void) {
 void sw_registry_show(sw_thread *thread);
 
 /* Checks the record of a thread that lives, under the registry's lock. Returns the rule that does
- * not hold, or NULL (base/assert.h). */
+ * not hold, or NULL (base/base.h). */
 const char *sw_thread_check(const sw_thread *thread);
 
 /* Leaves the thread without a cache of the default heap, as it was at first. */
@@ -100,5 +102,24 @@ void sw_registry_each_heap(void (*fn)(sw_heap *));
 /* In the child: sets the lock free, and keeps the records of threads that the child does not have
  * for its next threads. */
 void sw_registry_recover(void);
+
+/* --- the calling thread ----------------------------------------------------------------------- */
+
+/* The calling thread's caches. sw_tls.cache (spanwise/fast_slots.h) is its cache of the default
+ * heap, or the cache without a heap. */
+
+/* This thread's cache of the heap, which is opened if need be. NULL: there is no memory, or the
+ * heap is NULL or destroyed, which was reported. The thread's last error is set then. */
+sw_cache *sw_thread_cache(sw_heap *heap);
+/* Returns NULL and sets errno to the reason why sw_thread_cache returned NULL. */
+sw_cold void *sw_thread_no_cache(void);
+/* This thread's cache of the default heap; the heap is created if need be. NULL: no memory. */
+sw_cache *sw_thread_default_cache(void);
+
+/* One value that an upper layer keeps for the calling thread; NULL: none was set. */
+void *sw_thread_extra(void);
+/* Sets it; leave(extra) is called at the thread's end. False: no memory, or the end would go
+ * unnoticed. */
+bool sw_thread_set_extra(void *extra, void (*leave)(void *extra));
 
 #endif

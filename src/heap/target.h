@@ -1,10 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The look-up of a pointer that a caller passed: it leads to a live object, or it is misuse with a
- * reason. Frees that no faster path decides look their pointer up here, and so do resizes. */
+/* Objects: making them of slots, their requested sizes, looking them up, and reports of misuse. */
 #ifndef SW_HEAP_TARGET_H
 #define SW_HEAP_TARGET_H
 
+#include <errno.h>
+#include <stddef.h>
+
+#include "heap/cache.h"
 #include "heap/heap.h"
+#include "sizeclass/table.h"
+
+/* --- reports ---------------------------------------------------------------------------------- */
+
+/* Reports of misuse for several paths. They return only if the program's fault handler continues.
+ */
+
+/* Reports that the slot at address p was freed twice. */
+void sw_report_double_free(const sw_heap *heap, uintptr_t p);
+/* Reports that an allocation was given no cache, or one that has ended. Returns NULL, with errno
+ * EINVAL. */
+sw_cold void *sw_report_ended_cache(const sw_cache *cache);
+
+/* --- objects of slots ------------------------------------------------------------------------- */
+
+/* Turns an allocated slot into an object: zeroes it as the flags say, records its size in a tracked
+ * heap, and passes its type to the collector of a collected heap. */
+
+/* Makes an object of the slot at p, which was just taken from the span. */
+void *sw_object_finish(sw_cache *cache, const sw_span *span, void *p, size_t size, unsigned flags);
+/* Makes an object of the lowest free slot of the bin's word, which has one. */
+void *sw_object_from_word(sw_cache *cache, sw_cache_bin *bin, size_t size, unsigned flags);
+
+/* Returns NULL with errno ENOMEM, as malloc does without memory. */
+static inline void *sw_object_no_memory(void) {
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* --- requested sizes -------------------------------------------------------------------------- */
+
+/* Requested sizes in tracked heaps: an array per span has the slack of each slot, the bytes that
+ * were not requested. Owners write while walks read, so each access is atomic. */
+
+/* Bytes of the slack array of a span of so many slots. */
+static inline size_t sw_slack_bytes(uint32_t slot_bytes, uint32_t slots) {
+    return (size_t)slots * (slot_bytes > UINT16_MAX ? sizeof(uint32_t) : sizeof(uint16_t));
+}
+static inline uint32_t sw_slack_get(const void *slack, uint32_t slot_bytes, uint32_t slot) {
+    return slot_bytes > UINT16_MAX
+               ? __atomic_load_n(&((const uint32_t *)slack)[slot], __ATOMIC_RELAXED)
+               : __atomic_load_n(&((const uint16_t *)slack)[slot], __ATOMIC_RELAXED);
+}
+static inline void sw_slack_set(void *slack, uint32_t slot_bytes, uint32_t slot, uint32_t value) {
+    if (slot_bytes > UINT16_MAX) {
+        __atomic_store_n(&((uint32_t *)slack)[slot], value, __ATOMIC_RELAXED);
+    } else {
+        __atomic_store_n(&((uint16_t *)slack)[slot], (uint16_t)value, __ATOMIC_RELAXED);
+    }
+}
+
+/* --- look-up ---------------------------------------------------------------------------------- */
 
 typedef struct sw_target {
     sw_misuse misuse; /* SW_MISUSE_NONE: a live object of the heap that was asked */
@@ -32,5 +87,34 @@ bool sw_target_check(sw_heap *heap, const void *ptr, const char *op);
 /* Reports the misuse; returns only if the fault handler chose to leak the object and continue. */
 void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, const void *ptr,
                       size_t size);
+
+/* --- prefetches ------------------------------------------------------------------------------- */
+
+/* Asks the processor for the cache lines that a free will need: first the span record, then the
+ * word. For callers that know their next operations (the runner). It reads the page map and span
+ * records and changes nothing, so any pointer is allowed. */
+
+static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
+    return &heap->space->view;
+}
+
+/* The page-map entry of any address; for an address outside the reservation, that of frame 0. It
+ * has no branch: whether the address is that of a live object is hard to predict, and a
+ * mispredicted branch costs as much as the prefetch saves. */
+static sw_always_inline const uint32_t *sw_prefetch_entry(const sw_space_view *view,
+                                                          const void *p) {
+    uint64_t frame = ((uintptr_t)p - view->base) >> SW_FRAME_SHIFT;
+    uint64_t frames = __atomic_load_n(&view->frames, __ATOMIC_RELAXED);
+    return &view->page_map[frame < frames ? frame : 0];
+}
+
+static sw_always_inline void sw_prefetch_span(const sw_space_view *view, const void *p) {
+    __builtin_prefetch(&view->spans[*sw_prefetch_entry(view, p)], 1);
+}
+
+static sw_always_inline void sw_prefetch_word(const sw_space_view *view, const void *p) {
+    const sw_span *span = &view->spans[*sw_prefetch_entry(view, p)];
+    __builtin_prefetch(&span->words[sw_span_slot_of(span, (uintptr_t)p) / 64], 1);
+}
 
 #endif

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "heap/alloc.h"
-#include "heap/free.h"
 
 enum { SW_TEMPLATE_SCAN = 0, SW_TEMPLATE_NOSCAN = 1 };
 
@@ -114,7 +113,7 @@ static sw_always_inline uintptr_t sw_template_mark(const sw_cache *cache, const 
 }
 
 /* Frees a slot whose span is known. A free that leaves a hint (one into a full span, or every one
- * while hints are on: heap/hint.h) and a free into a span of another cache continue in functions
+ * while hints are on: heap/cache.h) and a free into a span of another cache continue in functions
  * that receive the span and the slot, so that nothing is looked up twice. `slow` is called if the
  * slot is free already. */
 static sw_always_inline void sw_template_free_slot(sw_cache *cache, sw_span *span, uint64_t slot,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations shared by the parts of verify (verify.c, audit_span.c, audit_lists.c). First the
+/* Declarations shared by the parts of verify (verify.c, audit_lists.c). First the
  * windows are checked, then the spans of each window, then lists, caches and records, and then
  * totals. Each part follows only links and indices that earlier parts have checked, so that corrupt
  * metadata is reported and verify itself does not fault. */
 #ifndef SW_WATCH_AUDIT_H
 #define SW_WATCH_AUDIT_H
 
-#include "base/fail.h"
+#include "base/base.h"
 #include "heap/heap.h"
 
 typedef struct sw_audit {
@@ -30,15 +30,13 @@ static inline bool sw_audit_is_span(const sw_audit *a, uint32_t id) {
            id < __atomic_load_n(&a->heap->space->span_next, __ATOMIC_RELAXED);
 }
 
-/* Reports a broken rule of a struct (base/assert.h); broken_rule NULL: none. */
+/* Reports a broken rule of a struct (base/base.h); broken_rule NULL: none. */
 static inline void sw_audit_rule(sw_audit *a, const char *where, const char *broken_rule) {
     if (a->status == SW_OK && broken_rule != NULL) SW_BROKEN(a, "%s: %s", where, broken_rule);
 }
 
 /* verify.c: checks the whole heap, in a quiet state. The caller holds its lock. */
 void sw_audit_heap(sw_audit *a);
-/* audit_span.c: checks the span at page n of the window, where the page map has `id`. */
-void sw_audit_span(sw_audit *a, const sw_window *window, uint32_t n, uint32_t id);
 /* audit_lists.c: checks caches, lists, remote stacks and unused records. */
 void sw_audit_lists(sw_audit *a);
 

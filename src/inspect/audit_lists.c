@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verify: lists of spans, caches, the stacks of announced frees, unused records. */
+#include "heap/alloc.h"
 #include "heap/cache.h"
 #include "heap/checks.h"
-#include "heap/hint.h"
-#include "heap/shelf.h"
 #include "inspect/audit.h"
 
-#include "heap/collected.h"
+#include "heap/heap.h"
+
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* Checks that every member has the state, class and owner that belong to the list, that the links

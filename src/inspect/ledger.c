@@ -5,13 +5,33 @@
 
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/fail.h"
-#include "base/sized.h"
+#include "base/base.h"
 #include "heap/cache.h"
-#include "heap/collected.h"
-#include "heap/slack.h"
-#include "inspect/walk.h"
+#include "heap/heap.h"
+#include "heap/target.h"
+#include "spanwise/stats.h"
+
+/* --- walks ------------------------------------------------------------------------------------ */
+
+bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg) {
+    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
+        const sw_window *window = &heap->pages.windows[i];
+        uint32_t step;
+        for (uint32_t n = 0; n < window->frontier; n += step) {
+            sw_span *span = sw_heap_span_at(heap, window, n, &step);
+            if (span != NULL && !fn(heap, span, arg)) return false;
+        }
+    }
+    return true;
+}
+
+bool sw_walk_is_cached(const sw_span *span) {
+    return sw_span_state_seen(span) == SW_SPAN_CURRENT ||
+           sw_span_state_seen(span) == SW_SPAN_KEPT ||
+           ((sw_span_state_seen(span) == SW_SPAN_PARTIAL ||
+             sw_span_state_seen(span) == SW_SPAN_FULL) &&
+            sw_span_free_slots(span) == span->slots);
+}
 
 typedef struct tally {
     sw_ledger *ledger;
@@ -254,4 +274,29 @@ int sw_heap_each_object(sw_heap *heap, sw_object_fn *fn, void *arg) {
     (void)sw_walk_spans(heap, visit_objects, &visit);
     sw_os_lock_release(&heap->lock);
     return visit.result;
+}
+
+/* --- counts ----------------------------------------------------------------------------------- */
+
+static uint64_t count(const uint64_t *counter) {
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+sw_status sw_heap_stats_read(const sw_heap *heap, sw_heap_stats *out) {
+    const char *op = "heap_stats_read";
+    sw_status status = sw_heap_status(heap, op);
+    if (status != SW_OK) return status;
+    if (out == NULL) return sw_fail_null(op, "out");
+    if (!sw_sized_is_valid(out->struct_bytes))
+        return sw_sized_refuse(out->struct_bytes, op, "set it to sizeof(sw_heap_stats)");
+    size_t bytes = sw_min_u64(out->struct_bytes, sizeof *out);
+    sw_heap_stats stats = {
+        .struct_bytes = bytes,
+        .lock_acquisitions = count(&heap->lock.acquisitions),
+        .lock_waits = count(&heap->lock.waits),
+        .purge_calls = count(&heap->pages.purges),
+        .commit_calls = count(&heap->pages.commits),
+    };
+    memcpy(out, &stats, bytes);
+    return SW_OK;
 }

@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger, for callers that hold the heap's lock already. */
+/* Walks over a heap, its ledger, and the ledger restricted to touched pages. */
 #ifndef SW_WATCH_LEDGER_H
 #define SW_WATCH_LEDGER_H
 
 #include "heap/heap.h"
 #include "spanwise/stats.h"
+
+/* --- walks ------------------------------------------------------------------------------------ */
+
+/* Calls fn with each span, until fn returns false. Returns false if fn has stopped the walk. */
+typedef bool sw_span_visit(sw_heap *heap, sw_span *span, void *arg);
+bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg);
+
+/* Returns whether a cache allocates from the span now, or the span is wholly free and kept by a
+ * cache or the heap: then its free slots count as cached. */
+bool sw_walk_is_cached(const sw_span *span);
+
+/* --- the ledger ------------------------------------------------------------------------------- */
 
 /* Fills in the ledger under the heap's lock. `rows` has class_count elements, or is NULL. */
 void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
@@ -20,8 +32,23 @@ void sw_ledger_begin(const sw_heap *heap, sw_ledger *out, sw_ledger_class *rows)
 void sw_ledger_add(sw_ledger *ledger, sw_ledger_class *rows, const sw_ledger_class *span);
 /* Returns the sum of all parts, which must be held_bytes. */
 uint64_t sw_ledger_sum(const sw_ledger *ledger);
-/* Returns the first broken rule, or NULL (base/assert.h):
+/* Returns the first broken rule, or NULL (base/base.h):
  *   the sum of the parts == held_bytes;  pending_bytes + unswept_bytes <= requested_bytes */
 const char *sw_ledger_check(const sw_ledger *ledger);
+
+/* --- touched bytes ---------------------------------------------------------------------------- */
+
+/* The ledger of touched bytes: each part of the ledger, restricted to pages of the system that
+ * were written to. Public API: spanwise/stats.h. */
+
+/* Returns the bytes of the records of caches in pages that were never written to. */
+uint64_t sw_touched_unwritten_caches(const sw_heap *heap);
+/* Returns the bytes of metadata in pages that were written to. The records of caches count in full;
+ * `map_bytes` is the part of the page map. */
+static inline uint64_t sw_touched_noted_metadata(const sw_heap *heap, uint64_t map_bytes,
+                                                 uint32_t grain_shift) {
+    uint64_t pool = heap->meta.held_bytes - sw_meta_untouched_bytes(&heap->meta, grain_shift);
+    return heap->pages.fixed_bytes + pool + map_bytes;
+}
 
 #endif

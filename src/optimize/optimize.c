@@ -22,12 +22,23 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "ds/handle.h"
-#include "optimize/hull.h"
 #include "os/os.h"
+
+static const char *sw_optimizer_record_check(const struct sw_optimizer *optimizer) {
+    return SW_RULE(optimizer->classes >= 1)
+               ?: SW_RULE(optimizer->classes <= optimizer->choices.count)
+               ?: SW_RULE(optimizer->choices.fewest >= 1)
+               ?: SW_RULE(optimizer->choices.fewest <= optimizer->classes)
+               ?: SW_RULE(optimizer->stride == optimizer->choices.count + 1)
+               ?: SW_RULE(optimizer->options.align >= 1)
+               ?: SW_RULE(optimizer->options.page_bytes >= 1)
+               ?: SW_RULE(optimizer->least == optimizer->block)
+               ?: SW_RULE(optimizer->previous ==
+                          (const uint32_t *)(optimizer->least + optimizer->classes))
+               ?: sw_choices_check(&optimizer->choices);
+}
 
 #define OP_OPTIMIZE "optimize"
 

@@ -3,16 +3,19 @@
  * profile is one mapping with the counts, and another one for the live objects, which grows with
  * their ids. Design: docs/design/optimize.md.
  */
-#include "optimize/profile.h"
+#include "optimize/optimizer.h"
 
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "ds/handle.h"
 #include "os/os.h"
 #include "trace/reader.h"
+
+static const char *sw_profile_record_check(const struct sw_profile *profile) {
+    return SW_RULE((profile->capacity == 0) == (profile->objects == NULL))
+               ?: SW_RULE(profile->capacity == 0 || sw_is_pow2(profile->capacity));
+}
 
 #define OP_PROFILE "profile"
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "spanwise/memory.h"
 #include "spanwise/status.h"
 
@@ -105,7 +105,7 @@ typedef struct sw_os_lock {
 
 #define SW_OS_LOCK_INIT {0}
 
-/* Returns the first broken rule, or NULL (base/assert.h):
+/* Returns the first broken rule, or NULL (base/base.h):
  *   state <= 2, and without futexes <= 1 */
 const char *sw_os_lock_check(const sw_os_lock *lock);
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Taking pages, growing a run in place, and freeing (pages.h), within the heap's limit. windows.c
- * grows the heap, give_back.c purges pages. */
+ * grows the heap, purge.c purges pages. */
 #include "page/pages.h"
 
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "sizeclass/table.h"
 
 void sw_pages_init(sw_pages *pages, sw_space *space, sw_meta *meta, uint32_t page_shift) {

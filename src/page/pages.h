@@ -20,7 +20,6 @@
 
 #include "page/runs.h"
 #include "page/space.h"
-#include "page/touch_map.h"
 
 enum {
     SW_WINDOWS_MAX = 64,
@@ -74,7 +73,7 @@ typedef struct sw_pages {
     uint64_t *held;
     uint64_t *dirty;
     uint64_t *idle;
-    sw_held_word *held_words; /* one per word of the bitmaps; see held.c */
+    sw_held_word *held_words; /* one per word of the bitmaps; see runs.c */
     uint32_t page_shift;
     uint32_t unit; /* pages that are committed and purged together: 1, or the number in one page of
                     * the system (of 16 or 64 KiB) */
@@ -151,7 +150,7 @@ void sw_pages_take_out_all(sw_pages *pages);
 /* Purges every free held page at once, under the lock. Returns the bytes. */
 uint64_t sw_pages_trim(sw_pages *pages);
 
-/* --- held.c ---------------------------------------------------------------------------------- */
+/* --- runs.c ----------------------------------------------------------------------------------- */
 
 /* Does the search of sw_pages_find_held; `page` is the start of the lowest run of n free pages. It
  * examines at most SW_HELD_LOOK / 64 words, and recomputes the summaries of those that have
@@ -169,16 +168,10 @@ bool sw_pages_held_words_add_up(const sw_pages *pages);
 
 /* --- purge.c --------------------------------------------------------------------------------- */
 
-/* Purges a run of free pages at once. Returns the bytes of its held pages; 0: none was held, or the
- * system refused. */
-uint64_t sw_pages_purge(sw_pages *pages, uint32_t page, uint32_t n);
-/* Takes a run of free pages out, or purges it at once if `purging` is full. */
-void sw_pages_take_out(sw_pages *pages, uint32_t page, uint32_t n);
-
 /* Returns whether the caller, which holds the heap's lock, has taken runs out. If so, the caller
  * calls sw_pages_purge_begin, which returns the number of the turn, releases the lock, calls
  * sw_pages_purge_run, takes the lock again and calls sw_pages_purge_end with the number. That call
- * may take out more runs; then the caller starts again. (sw_pages_purge_end is in give_back.c.) */
+ * may take out more runs; then the caller starts again. (sw_pages_purge_end is in purge.c.) */
 static inline bool sw_pages_has_taken_out(const sw_pages *pages) {
     return sw_unlikely(pages->purge_state == SW_PURGE_TAKEN);
 }

@@ -4,8 +4,15 @@
 
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
+#include "base/base.h"
+#include "os/os.h"
+#include "page/pages.h"
+
+const char *sw_touch_map_check(const sw_touch_map *touch) {
+    return SW_RULE((touch->capacity == 0) == (touch->bits == NULL))
+               ?: SW_RULE(touch->capacity % 64 == 0)
+               ?: SW_RULE(touch->count <= touch->capacity);
+}
 
 /* --- bit ranges ------------------------------------------------------------------------------- */
 
@@ -34,7 +41,8 @@ uint32_t sw_bits_count_wide(const uint64_t *bits, uint32_t from, uint32_t n) {
 
 /* --- summaries -------------------------------------------------------------------------------- */
 
-sw_run_summary sw_run_summary_of(uint64_t word) {
+/* Returns the summary of one word of 64 pages. */
+static sw_run_summary sw_run_summary_of(uint64_t word) {
     if (word == ~0ull) return (sw_run_summary){64, 64, 64};
     if (word == 0) return (sw_run_summary){0, 0, 0};
     sw_run_summary s = {.start = sw_ctz(~word), .end = sw_clz(~word)};
@@ -141,7 +149,7 @@ static uint64_t starts_in_word(uint64_t word, uint32_t n) {
     return x;
 }
 
-uint32_t sw_run_fit_in(uint64_t word, uint32_t n) { return sw_ctz(starts_in_word(word, n)); }
+static uint32_t sw_run_fit_in(uint64_t word, uint32_t n) { return sw_ctz(starts_in_word(word, n)); }
 
 static uint32_t fit_by_tree(sw_runs *runs, uint32_t n) {
     sw_check2(sw_runs_check(runs));
@@ -218,4 +226,113 @@ bool sw_runs_adds_up(const sw_runs *runs) {
             if (!same(runs->tree[i], join(runs->tree[2 * i], runs->tree[2 * i + 1], half)))
                 return false;
     return true;
+}
+
+/* --- free pages that are held ----------------------------------------------------------------- */
+
+/* The search for pages that are free and held (pages.h): a request served by such pages does not
+ * grow the heap. Each word of 64 pages has a summary of three lengths. A search recomputes it only
+ * for words that have changed since the last search, so it takes a bounded number of steps under
+ * the heap's lock, however fragmented the free pages are. */
+
+static uint64_t held_bits(const sw_pages *pages, uint32_t w) {
+    return pages->runs.free[w] & pages->held[w];
+}
+
+static sw_held_word held_word_of(uint64_t bits) {
+    sw_run_summary runs = sw_run_summary_of(bits);
+    return (sw_held_word){(uint8_t)runs.start, (uint8_t)runs.max, (uint8_t)runs.end, 1};
+}
+
+uint32_t sw_pages_held_from(sw_pages *pages, uint32_t page, uint32_t n) {
+    enum { LOOK_WORDS = SW_HELD_LOOK / 64 };
+    uint32_t first = page / 64, before = 0; /* pages of the run that ends where the word begins */
+    uint32_t end = (uint32_t)sw_min_u64(first + LOOK_WORDS, pages->capacity / 64);
+    for (uint32_t w = first; w < end; w++) {
+        sw_held_word *word = &pages->held_words[w];
+        if (!word->known) *word = held_word_of(held_bits(pages, w));
+        if (before + word->start >= n) return w * 64 - before;
+        if (word->max >= n) return w * 64 + sw_run_fit_in(held_bits(pages, w), n);
+        before = word->start == 64 ? before + 64 : word->end;
+    }
+    return SW_PAGE_NONE;
+}
+
+bool sw_pages_held_words_add_up(const sw_pages *pages) {
+    for (uint32_t w = 0; w < pages->capacity / 64; w++) {
+        sw_held_word is = pages->held_words[w], must = held_word_of(held_bits(pages, w));
+        if (is.known && (is.start != must.start || is.max != must.max || is.end != must.end))
+            return false;
+    }
+    return true;
+}
+
+/* --- touched pages ---------------------------------------------------------------------------- */
+
+void sw_touch_map_begin(sw_touch_map *touch) {
+    *touch = (sw_touch_map){.on = true, .grain_shift = sw_log2_floor(sw_os_page_bytes())};
+}
+
+void sw_touch_map_end(sw_touch_map *touch) {
+    if (touch->bits != NULL) (void)sw_os_release(touch->bits, touch->capacity / 8);
+    *touch = (sw_touch_map){0};
+}
+
+void sw_touch_map_reserve(sw_touch_map *touch, uint64_t end) {
+    uint64_t bits = sw_align_up(sw_div_up(end, 1ull << touch->grain_shift), 64);
+    if (!touch->on || touch->failed || bits <= touch->capacity) return;
+    bits = sw_max_u64(bits, touch->capacity * 2);
+    uint64_t *wider = sw_os_map(bits / 8);
+    if (wider == NULL) {
+        touch->failed = true;
+        return;
+    }
+    if (touch->bits != NULL) {
+        memcpy(wider, touch->bits, touch->capacity / 8);
+        (void)sw_os_release(touch->bits, touch->capacity / 8);
+    }
+    touch->bits = wider;
+    touch->capacity = bits;
+}
+
+/* Returns the bits [first, end) of word w. */
+static uint64_t mask_of(uint64_t w, uint64_t first, uint64_t end) {
+    uint32_t low = first > w * 64 ? (uint32_t)(first - w * 64) : 0;
+    uint32_t high = end < (w + 1) * 64 ? (uint32_t)(end - w * 64) : 64;
+    return sw_low_mask(high) & ~sw_low_mask(low);
+}
+
+void sw_touch_map_add(sw_touch_map *touch, uint64_t from, uint64_t bytes) {
+    uint64_t first = from >> touch->grain_shift;
+    uint64_t end = ((from + bytes - 1) >> touch->grain_shift) + 1;
+    if (bytes == 0 || end > touch->capacity) return;
+    uint64_t mask = ~0ull >> (64 - (end - first)) % 64 << first % 64; /* if within one word */
+    if (first / 64 == (end - 1) / 64 && (~touch->bits[first / 64] & mask) == 0) return; /* usual */
+    for (uint64_t w = first / 64; w * 64 < end; w++) {
+        uint64_t fresh = mask_of(w, first, end) & ~touch->bits[w];
+        touch->bits[w] |= fresh;
+        touch->count += sw_popcount(fresh);
+    }
+}
+
+void sw_touch_map_remove(sw_touch_map *touch, uint64_t from, uint64_t bytes) {
+    sw_check2(sw_touch_map_check(touch));
+    uint64_t first = sw_div_up(from, 1ull << touch->grain_shift);
+    uint64_t end = sw_min_u64((from + bytes) >> touch->grain_shift, touch->capacity);
+    for (uint64_t w = first / 64; w * 64 < end; w++) {
+        uint64_t gone = mask_of(w, first, end) & touch->bits[w];
+        touch->bits[w] &= ~gone;
+        touch->count -= sw_popcount(gone);
+    }
+}
+
+uint64_t sw_touch_map_within(const sw_touch_map *touch, uint64_t from, uint64_t bytes) {
+    uint64_t grain = 1ull << touch->grain_shift, end = from + bytes, sum = 0;
+    for (uint64_t at = from; at < end;) {
+        uint64_t next = sw_min_u64(sw_align_down(at, grain) + grain, end);
+        uint64_t bit = at >> touch->grain_shift;
+        if (bit < touch->capacity && (touch->bits[bit / 64] >> bit % 64 & 1) != 0) sum += next - at;
+        at = next;
+    }
+    return sum;
 }

@@ -19,8 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/attributes.h"
-#include "base/bits.h"
+#include "base/base.h"
 #include "ds/meta.h"
 
 #define SW_PAGE_NONE UINT32_MAX
@@ -55,11 +54,8 @@ void sw_runs_set_used(sw_runs *runs, uint32_t page, uint32_t n);
 uint32_t sw_runs_count(const sw_runs *runs, uint32_t page, uint32_t n);
 /* Updates every stale summary. */
 void sw_runs_update_summaries(sw_runs *runs);
-/* Returns the summary of one word of 64 pages. */
-sw_run_summary sw_run_summary_of(uint64_t word);
 /* Returns the lowest bit at which n set bits in a row start, 1 <= n <= 64. The word must have such
  * a run. */
-uint32_t sw_run_fit_in(uint64_t word, uint32_t n);
 const char *sw_runs_check(const sw_runs *runs);
 /* Returns whether every summary is up to date and agrees with the bitmap. O(words). */
 bool sw_runs_adds_up(const sw_runs *runs);
@@ -102,6 +98,52 @@ static inline bool sw_bits_test(const uint64_t *bits, uint32_t from, uint32_t n)
     uint64_t mask = sw_bits_mask(from, n);
     return sw_likely(mask != 0) ? (bits[from / 64] & mask) != 0
                                 : sw_bits_count_wide(bits, from, n) != 0;
+}
+
+/* --- touched pages ---------------------------------------------------------------------------- */
+
+/* A touch map has a bit for each page of the system that the program has written to since the
+ * system last gave that page: these pages of a heap's windows are resident. A dry heap has no
+ * memory, so the runner records what the program would write. For a real heap mincore reports
+ * which pages are resident, and both must agree. The bits are in the order of the heap's logical
+ * pages. The map is an instrument: no ledger counts its memory. The heap's lock protects it if
+ * operations run in more than one thread. */
+
+/*   (capacity == 0) == (bits == NULL);  capacity is a multiple of 64;  count <= capacity
+ * count == popcount(bits), and 2^grain_shift is a page of the system. */
+typedef struct sw_touch_map {
+    uint64_t *bits;
+    uint64_t capacity;
+    uint64_t count;
+    uint32_t grain_shift;
+    bool on;
+    bool failed; /* no memory for the map: it lacks pages that were written to */
+} sw_touch_map;
+
+const char *sw_touch_map_check(const sw_touch_map *touch);
+
+void sw_touch_map_begin(sw_touch_map *touch);
+void sw_touch_map_end(sw_touch_map *touch);
+/* Makes room for the pages below the logical address `end`. */
+void sw_touch_map_reserve(sw_touch_map *touch, uint64_t end);
+
+/* Records that the program writes to the logical addresses [from, from + bytes). */
+void sw_touch_map_add(sw_touch_map *touch, uint64_t from, uint64_t bytes);
+/* Records that the whole pages within [from, from + bytes) were purged. */
+void sw_touch_map_remove(sw_touch_map *touch, uint64_t from, uint64_t bytes);
+/* Returns how many of the bytes are in pages that were written to. */
+uint64_t sw_touch_map_within(const sw_touch_map *touch, uint64_t from, uint64_t bytes);
+
+/* 0 in the preloaded malloc, which has only real heaps: the code for the map is omitted. */
+#ifndef SW_TOUCH_MAPS
+#define SW_TOUCH_MAPS 1
+#endif
+static inline bool sw_touch_map_is_on(const sw_touch_map *touch) {
+    return SW_TOUCH_MAPS && touch->on;
+}
+
+static inline uint64_t sw_touch_map_bytes(const sw_touch_map *touch) {
+    return touch->count << touch->grain_shift;
 }
 
 #endif

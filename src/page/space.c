@@ -5,9 +5,33 @@
 
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
+#include "base/base.h"
 #include "sizeclass/table.h"
+
+/* --- checks ----------------------------------------------------------------------------------- */
+
+const char *sw_span_cold_check(const sw_span_cold *cold) {
+    return SW_RULE(cold->next == 0 || cold->next != cold->prev)
+               ?: SW_RULE(cold->page + cold->pages >= cold->page);
+}
+
+const char *sw_window_check(const sw_window *window) {
+    return SW_RULE(window->frontier <= window->pages)
+               ?: SW_RULE(window->pages <= window->frames)
+               ?: SW_RULE(window->base % SW_FRAME_BYTES == 0)
+               ?: SW_RULE(window->map != NULL);
+}
+
+static const char *sw_space_check(const sw_space *space) {
+    return SW_RULE(space->view.frames <= space->range_frames)
+               ?: SW_RULE(space->span_next >= SW_SPAN_FIRST)
+               ?: SW_RULE((space->span_next - SW_SPAN_FIRST) % SW_SPAN_BATCH == 0)
+               ?: SW_RULE(space->span_next <= space->span_committed)
+               ?: SW_RULE(space->span_committed <= space->span_limit)
+               ?: SW_RULE(space->free_batches < space->span_next)
+               ?: SW_RULE(space->free_window_count <= SW_SPACE_FREE_WINDOWS)
+               ?: SW_RULE(space->extra_count <= SW_SPACE_EXTRAS);
+}
 
 enum {
     RANGE_LOG2 = 40,    /* 1 TiB of addresses, the usual case */

@@ -25,7 +25,7 @@
 #define SW_PAGE_SPACE_H
 
 #include "os/os.h"
-#include "page/touch_map.h"
+#include "page/runs.h"
 #include "spanwise/fast_abi.h"
 
 enum {
@@ -57,7 +57,7 @@ typedef struct sw_span_cold {
     uint32_t remote_next[2]; /* links of the remote stack */
     uint32_t batch_next;     /* in the first record of a batch: the next batch of the same heap */
     uint32_t next, prev;     /* links of the span's list; 0 ends it */
-    uint32_t looked;         /* state of the last examination (heap/placement.c); 0: none yet */
+    uint32_t looked;         /* state of the last examination (heap/central.c); 0: none yet */
 } sw_span_cold;
 
 _Static_assert(sizeof(sw_span_cold) == 64, "a cold record is one cache line");
@@ -108,8 +108,6 @@ typedef struct sw_space {
     sw_touch_map map_touch;
     uint64_t map_touched_bytes;
 } sw_space;
-
-const char *sw_space_check(const sw_space *space);
 
 /* The word of records without slots: the two sentinel records, large objects, and bins without a
  * span. It has no free bit to allocate, and every free that reads it takes the slow path. It is

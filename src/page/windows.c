@@ -5,9 +5,22 @@
 
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
+#include "base/base.h"
 #include "sizeclass/table.h"
+
+const char *sw_pages_check(const sw_pages *pages) {
+    return SW_RULE(pages->free_held_pages <= pages->held_pages)
+               ?: SW_RULE(pages->held_pages <= pages->frontier_pages)
+               ?: SW_RULE(pages->frontier_pages <= pages->page_end)
+               ?: SW_RULE(pages->page_end <= pages->capacity)
+               ?: SW_RULE(pages->capacity <= 64 * pages->runs.leaves)
+               ?: SW_RULE((pages->capacity == 0) == (pages->held == NULL))
+               ?: SW_RULE(pages->window_count <= SW_WINDOWS_MAX)
+               ?: SW_RULE(sw_is_pow2(pages->unit))
+               ?: SW_RULE(pages->take_out_pages << pages->page_shift == SW_TAKE_OUT_BYTES)
+               ?: SW_RULE((pages->purge_state == SW_PURGE_NONE) == (pages->purge_count == 0))
+               ?: SW_RULE(pages->purge_count <= SW_PURGE_RUNS);
+}
 
 enum {
     GROW_MIN_BYTES = 1 << 20, /* minimum made accessible at once */

@@ -2,7 +2,7 @@
 /* Sets of addresses (address_set.h). */
 #include "pool/address_set.h"
 
-#include "base/assert.h"
+#include "base/base.h"
 #include "os/os.h"
 
 static uint64_t home_of(const sw_address_set *set, const void *address) {
@@ -64,6 +64,5 @@ void sw_address_set_remove(sw_address_set *set, const void *address) {
 
 const char *sw_address_set_check(const sw_address_set *set) {
     if (set->slots == NULL) return SW_RULE(set->mask == 0 && set->count == 0);
-    const char *broken = SW_RULE((set->mask & (set->mask + 1)) == 0);
-    return broken ? broken : SW_RULE(2 * set->count <= set->mask + 1);
+    return SW_RULE((set->mask & (set->mask + 1)) == 0) ?: SW_RULE(2 * set->count <= set->mask + 1);
 }

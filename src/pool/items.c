@@ -1,14 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gets, puts and ages items of pools (spanwise/pool.h, pool.h). */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/attributes.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "ds/handle.h"
 #include "heap/target.h"
+#include "os/os.h"
 #include "pool/pool.h"
+
+/* --- thread slots ----------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(sw_thread_slot) == 64, "two threads' places share no line of the cache");
+
+sw_thread_slot *sw_thread_slot_of_thread(sw_thread_slot *thread_slots) {
+    return &thread_slots[((uintptr_t)sw_os_here() * UINT64_C(0x9E3779B97F4A7C15)) >> 58];
+}
+
+/* Takes the item. NULL: none. */
+static void *sw_thread_slot_take(sw_thread_slot *thread_slot) {
+    if (__atomic_load_n(&thread_slot->item, __ATOMIC_RELAXED) == NULL) return NULL;
+    return __atomic_exchange_n(&thread_slot->item, NULL, __ATOMIC_ACQUIRE);
+}
+
+/* Puts an item. False: there is one already, and nothing was counted. The put is counted before
+ * the item is visible, so that statistics never show an item that was not put. */
+static bool sw_thread_slot_put(sw_thread_slot *thread_slot, void *item) {
+    if (__atomic_load_n(&thread_slot->item, __ATOMIC_RELAXED) != NULL) return false;
+    (void)__atomic_add_fetch(&thread_slot->puts, 1, __ATOMIC_RELAXED);
+    void *none = NULL;
+    if (__atomic_compare_exchange_n(&thread_slot->item, &none, item, false, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED))
+        return true;
+    (void)__atomic_sub_fetch(&thread_slot->puts, 1, __ATOMIC_RELAXED);
+    return false;
+}
+
+/* Takes an item of any thread slot. NULL: none. */
+static void *sw_thread_slots_take(sw_thread_slot *thread_slots) {
+    for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++) {
+        void *item = sw_thread_slot_take(&thread_slots[i]);
+        if (item != NULL) return item;
+    }
+    return NULL;
+}
+
+static uint64_t sw_thread_slots_idle(const sw_thread_slot *thread_slots) {
+    uint64_t idle = 0;
+    for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++)
+        idle += __atomic_load_n(&thread_slots[i].item, __ATOMIC_RELAXED) != NULL;
+    return idle;
+}
+
+static uint64_t sw_thread_slots_puts(const sw_thread_slot *thread_slots) {
+    uint64_t puts = 0;
+    for (uint32_t i = 0; i < SW_THREAD_SLOTS; i++)
+        puts += __atomic_load_n(&thread_slots[i].puts, __ATOMIC_RELAXED);
+    return puts;
+}
+
+/* --- items ------------------------------------------------------------------------------------ */
 
 #define MARK offsetof(sw_pool, front.mark)
 
@@ -269,19 +321,18 @@ void sw_pool_empty(sw_pool *pool) {
 /* --- rules ------------------------------------------------------------------------------------ */
 
 const char *sw_pool_record_check(const sw_pool *pool) {
-    const char *broken = SW_RULE(idle_items(pool) <= pool->capacity);
-    broken = broken ? broken : SW_RULE(pool->victims <= pool->count);
-    broken = broken ? broken : SW_RULE(pool->order == SW_POOL_LIFO || pool->victims == 0);
-    broken = broken ? broken
-                    : SW_RULE(pool->front.plain_bytes == pool->item_bytes ||
-                              (pool->front.plain_bytes == 0 && pool->front.newest == NULL));
-    broken = broken ? broken : SW_RULE(pool->order == SW_POOL_FIFO || pool->first == 0);
-    broken = broken ? broken : SW_RULE(pool->first < pool->capacity);
-    broken = broken ? broken : SW_RULE(pool->thread_slots == NULL || pool->locked != 0);
-    broken = broken ? broken : SW_RULE(pool->thread_slots == NULL || pool->idle.slots == NULL);
-    broken = broken ? broken : SW_RULE(pool->idle.slots == NULL || pool->idle.count == pool->count);
-    broken = broken ? broken : SW_RULE(pool->aged != 0 || (pool->cycle | pool->aged_cycle) == 0);
-    broken = broken ? broken : sw_address_set_check(&pool->idle);
+    const char *broken = SW_RULE(idle_items(pool) <= pool->capacity)
+               ?: SW_RULE(pool->victims <= pool->count)
+               ?: SW_RULE(pool->order == SW_POOL_LIFO || pool->victims == 0)
+               ?: SW_RULE(pool->front.plain_bytes == pool->item_bytes ||
+                              (pool->front.plain_bytes == 0 && pool->front.newest == NULL))
+               ?: SW_RULE(pool->order == SW_POOL_FIFO || pool->first == 0)
+               ?: SW_RULE(pool->first < pool->capacity)
+               ?: SW_RULE(pool->thread_slots == NULL || pool->locked != 0)
+               ?: SW_RULE(pool->thread_slots == NULL || pool->idle.slots == NULL)
+               ?: SW_RULE(pool->idle.slots == NULL || pool->idle.count == pool->count)
+               ?: SW_RULE(pool->aged != 0 || (pool->cycle | pool->aged_cycle) == 0)
+               ?: sw_address_set_check(&pool->idle);
     uint64_t gone = pool->dropped + pool->old;
-    return broken ? broken : SW_RULE(idle_items(pool) + gone <= puts_of(pool));
+    return broken ?: SW_RULE(idle_items(pool) + gone <= puts_of(pool));
 }

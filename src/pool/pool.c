@@ -2,7 +2,7 @@
 /* Creation, destruction and optional features of pools (spanwise/pool.h, pool.h). */
 #include "pool/pool.h"
 
-#include "base/fail.h"
+#include "base/base.h"
 #include "ds/handle.h"
 #include "gc/type.h"
 

@@ -9,7 +9,7 @@
  * uses only that field: branch prediction breaks the dependency, while the top of a stack depends
  * on the count that the put has just stored.
  *
- * In a pool with thread slots a thread checks its slot first (thread_slot.h); all threads share the
+ * In a pool with thread slots a thread checks its slot first; all threads share the
  * array. A pool that watches puts also has a set of its idle items (address_set.h), and no thread
  * slots.
  *
@@ -22,12 +22,34 @@
 #ifndef SW_POOL_POOL_H
 #define SW_POOL_POOL_H
 
-#include "ds/fork_locks.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ds/handle.h"
 #include "gc/gc.h"
 #include "os/os.h"
 #include "pool/address_set.h"
-#include "pool/thread_slot.h"
 #include "spanwise/pool.h"
+
+/* --- thread slots ----------------------------------------------------------------------------- */
+
+/* Thread slots: one idle item per slot, checked before the pool's lock is taken. A hash of the
+ * thread selects the slot, so two threads may share one. Items are put and taken by one atomic
+ * instruction. */
+
+enum { SW_THREAD_SLOTS = 64 };
+
+/* One cache line, written atomically by any thread. */
+typedef struct sw_thread_slot {
+    void *item; /* NULL: none */
+    /* Items ever put here, including puts in progress. */
+    uint64_t puts;
+    uint64_t pad[6];
+} sw_thread_slot;
+
+sw_thread_slot *sw_thread_slot_of_thread(sw_thread_slot *thread_slots);
+
+/* --- pools ------------------------------------------------------------------------------------ */
 
 /* Fields are used under the lock or, in a pool without one, by one thread; others read those marked
  * atomic.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiers of slabs (slab_tier.h). */
-#include "pool/slab_tier.h"
+/* Tiers of slabs (slabs.h). */
+#include "pool/slabs.h"
 
-#include "base/assert.h"
+#include "base/base.h"
 
 /* --- life ------------------------------------------------------------------------------------- */
 
@@ -171,20 +171,18 @@ static const char *check_groups(const sw_slab_tier *tier) {
     const char *broken = SW_RULE(first == 0 || tier->groups[first - 1] == 0);
     if (broken == NULL && group != 0)
         broken = SW_RULE(tier->freed[first * 64 + sw_ctz(group)] != 0);
-    return broken ? broken : sw_summary_check(&tier->others);
+    return broken ?: sw_summary_check(&tier->others);
 }
 
 const char *sw_slab_tier_check(const sw_slab_tier *tier) {
-    const char *broken = SW_RULE(tier->frontier <= tier->capacity);
-    broken = broken ? broken : SW_RULE(tier->frontier * tier->slot_bytes <= tier->held_bytes);
-    broken = broken ? broken : SW_RULE(tier->held_bytes <= tier->reserved_bytes);
-    broken = broken ? broken
-                    : SW_RULE(tier->capacity == 0 || tier->reserved_bytes <= SW_SLAB_RESERVED_MAX);
-    broken = broken ? broken : SW_RULE(tier->frees <= tier->allocs);
-    broken = broken ? broken : SW_RULE(sw_slab_tier_used(tier) <= tier->frontier);
-    broken =
-        broken ? broken : SW_RULE((sw_slab_tier_used(tier) == tier->frontier) == is_full(tier));
-    broken = broken ? broken : SW_RULE(tier->frontier <= tier->peak_slots);
-    broken = broken ? broken : SW_RULE(tier->peak_slots <= tier->allocs + 1);
-    return broken ? broken : check_groups(tier);
+    return SW_RULE(tier->frontier <= tier->capacity)
+               ?: SW_RULE(tier->frontier * tier->slot_bytes <= tier->held_bytes)
+               ?: SW_RULE(tier->held_bytes <= tier->reserved_bytes)
+               ?: SW_RULE(tier->capacity == 0 || tier->reserved_bytes <= SW_SLAB_RESERVED_MAX)
+               ?: SW_RULE(tier->frees <= tier->allocs)
+               ?: SW_RULE(sw_slab_tier_used(tier) <= tier->frontier)
+               ?: SW_RULE((sw_slab_tier_used(tier) == tier->frontier) == is_full(tier))
+               ?: SW_RULE(tier->frontier <= tier->peak_slots)
+               ?: SW_RULE(tier->peak_slots <= tier->allocs + 1)
+               ?: check_groups(tier);
 }

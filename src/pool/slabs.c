@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/attributes.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "ds/handle.h"
 #include "heap/target.h"
 
@@ -318,13 +316,13 @@ sw_status sw_slabs_get_tier(sw_slabs *slabs, uint32_t tier, sw_slab_tier_stats *
 /* --- rules ------------------------------------------------------------------------------------ */
 
 const char *sw_slabs_record_check(const sw_slabs *slabs) {
-    const char *broken = SW_RULE(slabs->tier_count >= 1);
-    broken = broken ? broken : SW_RULE(slabs->tier_count <= SW_SLABS_TIERS_MAX);
-    broken = broken ? broken : SW_RULE(slabs->tiers[slabs->tier_count].capacity == 0);
-    broken = broken ? broken : SW_RULE(slabs->is_guarded == (slabs->locked | slabs->is_watched));
-    broken = broken ? broken : SW_RULE(slabs->own.count <= slabs->over_tier + slabs->full);
-    broken = broken ? broken : SW_RULE(slabs->alert == NULL || slabs->every >= 1);
+    const char *broken = SW_RULE(slabs->tier_count >= 1)
+               ?: SW_RULE(slabs->tier_count <= SW_SLABS_TIERS_MAX)
+               ?: SW_RULE(slabs->tiers[slabs->tier_count].capacity == 0)
+               ?: SW_RULE(slabs->is_guarded == (slabs->locked | slabs->is_watched))
+               ?: SW_RULE(slabs->own.count <= slabs->over_tier + slabs->full)
+               ?: SW_RULE(slabs->alert == NULL || slabs->every >= 1);
     for (uint32_t i = 1; broken == NULL && i < slabs->tier_count; i++)
         broken = SW_RULE(slabs->tiers[i - 1].slot_bytes < slabs->tiers[i].slot_bytes);
-    return broken ? broken : sw_address_set_check(&slabs->own);
+    return broken ?: sw_address_set_check(&slabs->own);
 }

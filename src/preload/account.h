@@ -55,13 +55,29 @@ preload_counts preload_read_counts(sw_heap *heap);
  * lack of memory. */
 const preload_ledger *preload_peak_ledger(sw_heap *heap);
 
-/* For fork handlers: a fork holds the account's lock; the child resets it. */
-void preload_account_lock(void);
-void preload_account_unlock(void);
-void preload_account_reset(void);
 /* Returns true once the heap's lock and the account's have both been free; false if one of them
  * stays held for some milliseconds. The last code of a process must not wait for such a lock
  * without a bound: the interrupted thread, or a thread that no longer runs, may hold it. */
 bool preload_locks_are_idle(const sw_heap *heap);
+
+/* --- the process ------------------------------------------------------------------------------ */
+
+/* The process-wide parts of the preloaded malloc: the default heap, created by the first call; the
+ * cache that ended threads share; the fork handlers; and the claim to write the ledger. */
+
+/* Returns the default heap, created with the options of the environment; NULL: no memory. */
+sw_heap *preload_heap(void);
+
+/* Returns the cache that serves threads whose own cache is closed. Its lock is taken, and the
+ * caller must release it by preload_late_cache_release, even after NULL: no memory for the
+ * cache. */
+sw_cache *preload_late_cache_acquire(sw_heap *heap);
+void preload_late_cache_release(void);
+
+/* Returns whether the ledger of this process must still be written at its end. */
+bool preload_report_is_due(void);
+/* Returns true to the one caller that must write the ledger: false after the first claim, and in a
+ * child of vfork, which shares this memory but is another process. */
+bool preload_claim_report(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the preloaded malloc's structs, as the headers state them. See base/assert.h. */
-#include "base/assert.h"
+/* The rules of the preloaded malloc's structs, as the headers state them. See base/base.h. */
+#include "base/base.h"
 #include "inspect/ledger.h"
 #include "preload/account.h"
 #include "preload/json.h"

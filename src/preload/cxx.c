@@ -11,8 +11,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "preload/malloc.h"
 
 #if SIZE_MAX != UINT64_MAX

@@ -9,13 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/attributes.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "guard/guard.h"
-#include "heap/shelf.h"
+#include "heap/alloc.h"
+#include "preload/account.h"
 #include "preload/malloc.h"
 #include "preload/options.h"
-#include "preload/start.h"
 #include "spanwise/stats.h"
 
 PRELOAD_EXPORT size_t malloc_usable_size(void *ptr) {

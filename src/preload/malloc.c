@@ -9,7 +9,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 #include "os/os.h"
 #include "preload/malloc.h"
 

@@ -8,9 +8,9 @@
  *   info.c     mallinfo and other functions of glibc that report on the allocator
  *   report.c   the ledger as JSON at the end of the process
  *   slow.c     slow paths of the inline code
- *   start.c    the default heap, the cache of ended threads, forks, the claim to write the ledger
- *   account.c  live and peak bytes of a tracked heap, and its ledger at the peak
- *   options.c  the environment;  json.c writes JSON
+ *   account.c  the default heap, the cache of ended threads, forks, the claim to write the ledger;
+ *              live and peak bytes of a tracked heap, and its ledger at the peak
+ *   options.c  the environment
  *
  * Most calls take the heap's inline paths, which begin at the thread's cache of the default heap
  * (sw_tls.cache) and run no code of this folder's sources. In a thread without such a cache, and

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/base.h"
 #include "guard/guard.h"
 #include "os/os.h"
 #include "sizeclass/table.h"

@@ -6,12 +6,11 @@
 #include <errno.h>
 
 #include "guard/state.h"
-#include "heap/free.h"
+#include "heap/alloc.h"
 #include "heap/refill.h"
 #include "preload/account.h"
 #include "preload/malloc.h"
 #include "preload/options.h"
-#include "preload/start.h"
 
 /* --- the cache of a call ---------------------------------------------------------------------- */
 

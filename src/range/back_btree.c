@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The back end `btree`: holes in one B+-tree by start (btree.h). */
-#include "base/attributes.h"
+#include "base/base.h"
 #include "range/range.h"
 
 /* --- life ------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
  *
  * One byte per unit says what starts there, so that a free of an address inside a block, or of a
  * free block, is detected. Eight bytes per unit store how many bytes were requested. Callers:
- * back_buddy.c. Design: docs/design/range.md.
+ * buddy.c. Design: docs/design/range.md.
  */
 #ifndef SW_RANGE_BUDDY_H
 #define SW_RANGE_BUDDY_H
@@ -57,27 +57,9 @@ typedef struct sw_buddy {
                           * `requested` */
 } sw_buddy;
 
-/* Makes all units free, in as few blocks as the orders allow. False: no memory. */
-bool sw_buddy_init(sw_buddy *buddy, const sw_allocator *memory, uint64_t units, uint32_t unit_shift,
-                   uint32_t orders);
-void sw_buddy_reset(sw_buddy *buddy);
-void sw_buddy_destroy(sw_buddy *buddy);
-
-/* Returns where a block of an order would be taken: a kept block, else the first free block of the
- * smallest sufficient order. SW_BUDDY_NONE: there is none. May join kept blocks. */
-uint64_t sw_buddy_find(sw_buddy *buddy, uint32_t order);
-uint64_t sw_buddy_alloc(sw_buddy *buddy, uint32_t order, uint64_t bytes);
 /* Frees the taken block of an order that starts at `unit`. */
-void sw_buddy_free(sw_buddy *buddy, uint64_t unit, uint32_t order);
 void sw_buddy_join(sw_buddy *buddy);
-/* Returns the order of the largest free block. Kept blocks must have been joined, and a unit must
- * be free. */
-uint32_t sw_buddy_largest(const sw_buddy *buddy);
-/* Returns the start of the block of a unit; *order is the block's order. */
-uint64_t sw_buddy_block(const sw_buddy *buddy, uint64_t unit, uint32_t *order);
 
 const char *sw_buddy_check(const sw_buddy *buddy);
-/* As sw_buddy_check, and the rules of every block. */
-const char *sw_buddy_verify(const sw_buddy *buddy);
 
 #endif

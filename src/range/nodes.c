@@ -2,8 +2,7 @@
 /* The pool of nodes of one range (nodes.h). */
 #include "range/nodes.h"
 
-#include "base/assert.h"
-#include "base/bits.h"
+#include "base/base.h"
 
 /* The first bytes of each chunk; the nodes follow. */
 struct sw_nodes_chunk {

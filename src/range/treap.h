@@ -7,7 +7,7 @@
  * Every tree orders its holes by start, and each node has the size of the largest hole in its
  * subtree. So the first hole by address that is large enough is found in one descent. A tree with
  * `by_size` also orders the same nodes by (size, start), with a second set of links, for best fit.
- * Callers: back_treap.c. Design: docs/design/range.md.
+ * Design: docs/design/range.md.
  */
 #ifndef SW_RANGE_TREAP_H
 #define SW_RANGE_TREAP_H
@@ -48,15 +48,8 @@ typedef struct sw_treap {
     sw_nodes nodes;
 } sw_treap;
 
-void sw_treap_init(sw_treap *tree, const sw_allocator *memory, bool by_size);
-
 /* Returns the first hole by address of at least `size`; NULL: none. */
 sw_treap_node *sw_treap_first(const sw_treap *tree, uint64_t size);
-/* As sw_treap_first, among the holes that start at `from` or later. */
-sw_treap_node *sw_treap_first_from(const sw_treap *tree, uint64_t size, uint64_t from);
-/* Returns the smallest hole of at least `size`; ties: the first by address. The tree must be
- * by_size. */
-sw_treap_node *sw_treap_best(const sw_treap *tree, uint64_t size);
 /* *before: the last hole that starts at `offset` or earlier; *after: the first one that starts
  * later; NULL: none. */
 static inline void sw_treap_around(const sw_treap *tree, uint64_t offset, sw_treap_node **before,
@@ -71,19 +64,11 @@ static inline void sw_treap_around(const sw_treap *tree, uint64_t offset, sw_tre
 
 static inline uint64_t sw_treap_end(const sw_treap_node *node) { return node->start + node->size; }
 
-/* Adds a hole that touches no other. A node must have been reserved (sw_nodes_reserve). */
-void sw_treap_add(sw_treap *tree, uint64_t start, uint64_t size);
-void sw_treap_remove(sw_treap *tree, sw_treap_node *node);
-/* Sets the borders of a hole, between those of its neighbours. */
-void sw_treap_resize(sw_treap *tree, sw_treap_node *node, uint64_t start, uint64_t size);
-
 static inline uint64_t sw_treap_largest(const sw_treap *tree) {
     return tree->count == 0 ? 0 : tree->root[SW_TREAP_START]->largest;
 }
 
 const char *sw_treap_check(const sw_treap *tree);
 const char *sw_treap_node_check(const sw_treap_node *node);
-/* As sw_treap_check, and the rules of every node in both orders. */
-const char *sw_treap_verify(const sw_treap *tree);
 
 #endif

@@ -10,9 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/assert.h"
+#include "base/base.h"
 #include "recorder/memory.h"
-#include "recorder/options.h"
 #include "recorder/state.h"
 
 static record_areas areas = {.file = {.fd = -1}};

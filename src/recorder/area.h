@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "os/os.h"
-#include "recorder/descriptor.h"
+#include "recorder/file.h"
 #include "trace/area.h"
 
 /* 132 MiB. This bounds the threads that live at once, because the area of an ended thread is

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the recorder's structs, as the headers state them. See base/assert.h. */
-#include "base/assert.h"
+/* The rules of the recorder's structs, as the headers state them. See base/base.h. */
+#include "base/base.h"
 #include "recorder/area.h"
 #include "recorder/file.h"
 #include "recorder/meta.h"
 #include "recorder/python.h"
-#include "recorder/rss.h"
 #include "recorder/sample.h"
 #include "recorder/site.h"
+#include "recorder/state.h"
 #include "recorder/thread.h"
 
 const char *record_descriptor_check(const record_descriptor *file) {

@@ -5,10 +5,41 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "os/os.h"
-#include "recorder/descriptor.h"
+#include "recorder/state.h"
 #include "trace/raw.h"
+
+/* A file that the recorder keeps open in a program that may close any descriptor and reuse its
+ * number. */
+
+/* Written under the lock of the struct that has the descriptor.
+ *   fd >= -1;  path is absolute if fd >= 0 */
+typedef struct record_descriptor {
+    int fd; /* -1: none */
+    int access;
+    dev_t device;
+    ino_t inode;
+    bool regular; /* false: a device */
+    char path[RECORD_PATH_MAX];
+} record_descriptor;
+
+/* Returns the first broken rule, or NULL (base/base.h). Like all <type>_check functions of this
+ * folder it only reads the struct, so that a signal handler may call it. */
+const char *record_descriptor_check(const record_descriptor *file);
+
+/* Takes over the open file `fd` and moves its descriptor to a high number. access: O_WRONLY or
+ * O_RDWR, the mode for reopening the file. False: fd is closed, and errno is set. */
+bool record_descriptor_adopt(record_descriptor *file, int fd, const char *path, int access);
+/* Checks that the descriptor is open and refers to our file; else reopens the file. False: that
+ * failed, and the descriptor is -1 from now on. */
+bool record_descriptor_hold(record_descriptor *file);
+/* Closes the descriptor, unless the program has reused it. */
+void record_descriptor_close(record_descriptor *file);
+/* False, with errno EFBIG: a write up to the offset `end` would exceed the size limit of files and
+ * raise SIGXFSZ in the program. */
+bool record_within_size_limit(uint64_t end);
 
 /* The file of the recording. The lock protects all fields except last_clock_ns, ns_per_tick_q32 and
  * the times of the start:
@@ -47,9 +78,6 @@ void record_file_keep_clock(void);
  * set. */
 bool record_file_put_tail(swt_end *end);
 void record_file_cut_tail(void);
-
-/* Stops recording in this process. The first of several reasons is kept. */
-void record_file_stop(swt_drop_reason reason);
 
 /* In a fork child: closes the parent's file and forgets it. */
 void record_file_after_fork(void);

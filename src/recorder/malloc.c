@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 #include "recorder/memory.h"
 #include "recorder/recorder.h"
 

@@ -9,10 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "os/os.h"
-#include "recorder/options.h"
-#include "recorder/rss.h"
 #include "recorder/state.h"
 
 enum {

@@ -13,13 +13,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/attributes.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "os/os.h"
 #include "recorder/file.h"
 #include "recorder/memory.h"
-#include "recorder/options.h"
 #include "recorder/real.h"
 #include "recorder/state.h"
 #include "trace/raw.h"

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 
 record_real_functions record_real;
 sw_tls_fast record_request record_requested;

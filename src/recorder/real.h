@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 
 /* operator new(size_t, std::align_val_t) */
 typedef void *record_new_aligned(size_t, size_t);

@@ -4,25 +4,20 @@
  *
  * The files; each calls only those below it:
  *
- *   malloc.c      the malloc family: real call, then one event
- *   cxx.c         the aligned operator new: stores the size before a C++ library rounds it up
- *   hooks.c       exec, _exit, abort, dlopen, dlclose; the start and the end of this library
- *   slow.c        calls that the inline paths do not serve
- *   process.c     start, fork, children
- *   end.c         the last blocks, before exit and exec
- *   thread.c      a thread's open block: start, exit, full blocks, late and dropped events
- *   sample.c      sampled recording: which objects are recorded
- *   site.c        return-address chains -> site ids
- *   python.c      frames of CPython -> lines of Python
- *   meta.c        META and MODULES blocks
- *   memory.c      resident memory, and how much of it came through malloc
- *   area.c        memory of open blocks, which the process that started the program can read
- *   file.c        the file: blocks, clocks, the END block
- *   descriptor.c  a descriptor in a program that closes and reuses them
- *   children.c    names of child files, and the list of children
- *   real.c        the real functions, and the scratch memory for our own calls
- *   options.c     the environment
- *   state.c       the state that all of these share
+ *   hooks.c   exec, _exit, abort, dlopen, dlclose; the start and the end of this library; the
+ *             aligned operator new, whose size is stored before a C++ library rounds it up
+ *   malloc.c  the malloc family: real call, then one event
+ *   process.c start, fork, the last blocks before exit and exec, slow paths of malloc.c
+ *   sample.c  sampled recording: which objects are recorded
+ *   thread.c  a thread's open block: start, exit, full blocks, late and dropped events
+ *   site.c    return-address chains -> site ids
+ *   python.c  frames of CPython -> lines of Python
+ *   meta.c    META and MODULES blocks; child files, and the list of children
+ *   area.c    memory of open blocks, which the process that started the program can read
+ *   file.c    the file: blocks, clocks, the END block; a descriptor that survives close
+ *   memory.c  resident memory, and how much of it came through malloc
+ *   real.c    the real functions, and the scratch memory for our own calls
+ *   state.c   the environment, and the state that all of these share
  *
  * Path of an allocation: malloc calls the real malloc, then appends one event of 32 bytes (call
  * site, ticks, stamp) to the thread's open block. If the block is full, record_slow_put writes it
@@ -48,5 +43,21 @@
 record_thread *record_enter_slow(void);
 /* Appends an event that did not fit into the open block, or that the gate stopped. */
 void record_slow_put(record_thread *thread, const record_event *event);
+
+/* --- start and fork --------------------------------------------------------------------------- */
+
+/* Starts the recorder once. A second thread that calls it waits until the recorder has started. */
+void record_start(void);
+/* In a fork child, which has a copy of its parent's memory: resets the whole recorder. */
+void record_in_fork_child(void);
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* Writes all open blocks, and END. Nothing is recorded after it. */
+void record_before_exit(void);
+/* As record_before_exit, before an exec: the other threads wait until its outcome is known. If exec
+ * fails, record_exec_failed continues the recording. */
+void record_before_exec(void);
+void record_exec_failed(void);
 
 #endif

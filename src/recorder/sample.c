@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/assert.h"
+#include "base/base.h"
 #include "recorder/memory.h"
 #include "recorder/state.h"
 

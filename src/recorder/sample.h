@@ -16,9 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "os/os.h"
-#include "recorder/options.h"
+#include "recorder/state.h"
 #include "recorder/thread.h"
 
 enum {

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/assert.h"
+#include "base/base.h"
 #include "recorder/area.h"
 #include "recorder/file.h"
 #include "recorder/memory.h"

@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "os/os.h"
 #include "os/unwind.h"
-#include "recorder/options.h"
+#include "recorder/state.h"
 #include "trace/raw.h"
 
 struct record_thread;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state that the recorder's files share: whether it records, or why not; which process this is;
- * and the clock. This is the lowest file of the recorder: it calls none of the others.
- */
+/* What the files of the recorder share: the options, the state (whether it records, and why not;
+ * which process this is; the clock), and the resident bytes over time. */
 #ifndef SW_RECORDER_STATE_H
 #define SW_RECORDER_STATE_H
 
@@ -9,8 +8,42 @@
 #include <stdint.h>
 #include <sys/single_threaded.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "os/os.h"
+#include "trace/raw.h"
+
+/* --- options ---------------------------------------------------------------------------------- */
+
+enum {
+    RECORD_PATH_MAX = 4096,
+    RECORD_STACKS = 16,        /* default number of return addresses per call site */
+    RECORD_PYTHON_STACKS = 40, /* default number of lines of Python per call site */
+};
+
+/* Set once, before anything is recorded.
+ *   stacks, python_stacks <= SWT_SITE_DEPTH_MAX;  shallow == (stacks == 1 && python_stacks == 0)
+ *   file is absolute or "" */
+typedef struct record_options {
+    char file[RECORD_PATH_MAX];  /* absolute; "": no recording */
+    uint32_t stacks;             /* return addresses per call site; 0: no call sites are recorded */
+    uint32_t python_stacks;      /* lines of Python, if the thread runs Python; 0: not read */
+    bool shallow;                /* a call site is one return address, looked up inline */
+    bool children;               /* record child processes to their own files */
+    uint64_t sample;             /* mean bytes between sample points; 0: every object is recorded */
+    uint64_t root;               /* the process that FILE belongs to; 0: this process */
+    char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks are in private
+                                  * memory */
+} record_options;
+
+const char *record_options_check(const record_options *options);
+
+extern record_options record_option;
+
+/* Reads the environment. If a value is malformed, prints a line and keeps the default. False: this
+ * process records nothing. */
+bool record_read_options(void);
+
+/* --- state ------------------------------------------------------------------------------------ */
 
 /* The recorder does nothing in this process: it only calls the real functions. */
 extern bool record_off;
@@ -67,5 +100,35 @@ static sw_always_inline uint64_t record_stamp(void) {
                ? ++record_stamp_counter
                : __atomic_add_fetch(&record_stamp_counter, 1, __ATOMIC_SEQ_CST);
 }
+
+/* --- resident bytes --------------------------------------------------------------------------- */
+
+enum {
+    RECORD_RSS_POINTS = 512,
+    RECORD_RSS_TEXT_BYTES = RECORD_RSS_POINTS * 42, /* two numbers of at most 20 digits each */
+};
+
+typedef struct record_rss_point {
+    uint64_t ns, bytes;
+} record_rss_point;
+
+/* Only the thread that has set busy uses it.
+ *   busy <= 1;  count <= RECORD_RSS_POINTS;  step_ns > 0;  times rise */
+typedef struct record_rss {
+    uint32_t busy;
+    uint32_t count;
+    uint64_t step_ns; /* between points, unless the bytes change by a 64th */
+    record_rss_point points[RECORD_RSS_POINTS];
+} record_rss;
+
+const char *record_rss_check(const record_rss *rss);
+
+/* Keeps the resident bytes at a time since the start of the recording, if they or the time differ
+ * enough from the last point, or if it is the last one. */
+void record_rss_note(uint64_t ns, uint64_t bytes, bool last);
+/* Appends the key rss_series, "ns:bytes" separated by spaces, to a META block, which needs room for
+ * RECORD_RSS_TEXT_BYTES and 16 more. False: there are no points, or another thread adds one. */
+bool record_rss_put(swt_buffer *buffer);
+void record_rss_after_fork(void);
 
 #endif

@@ -11,14 +11,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/assert.h"
+#include "base/base.h"
 #include "recorder/area.h"
-#include "recorder/children.h"
 #include "recorder/file.h"
 #include "recorder/memory.h"
 #include "recorder/meta.h"
-#include "recorder/options.h"
 #include "recorder/site.h"
+#include "recorder/state.h"
 
 sw_tls_fast record_thread *record_self;
 

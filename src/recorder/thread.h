@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "recorder/state.h"
 #include "trace/raw.h"
 
@@ -49,7 +49,7 @@ typedef struct record_thread {
 } record_thread;
 
 /* Checks the record of the calling thread. Returns the first broken rule, or NULL
- * (base/assert.h). */
+ * (base/base.h). */
 const char *record_thread_check(const record_thread *thread);
 
 /* Memory from which new records are cut. Under its lock:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of the replayer's structs, as the headers state them. See base/assert.h. */
-#include "base/assert.h"
+/* The rules of the replayer's structs, as the headers state them. See base/base.h. */
+#include "base/base.h"
 #include "replay/play.h"
-#include "replay/result.h"
+#include "replay/process.h"
 
 const char *plan_check(const plan *plan) {
     return SW_RULE(plan->thread_count <= PLAN_THREADS_MAX)

@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
+#include "base/base.h"
 #include "os/os.h"
 #include "replay/process.h"
 

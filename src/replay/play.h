@@ -7,6 +7,7 @@
 
 #include "replay/plan.h"
 #include "spanwise/heap.h"
+#include "spanwise/sizeclass.h"
 
 /* Which bytes of a new object are written. */
 typedef enum touch { TOUCH_NONE, TOUCH_ENDS, TOUCH_PAGES, TOUCH_ALL } touch;
@@ -50,5 +51,15 @@ void play(player *self, void (*at_epoch)(void *arg, uint32_t epoch), void *arg);
 void play_drain(player *self);
 /* Returns the CPU time, in ns, of iterating over the steps without allocating or freeing. */
 uint64_t play_overhead_ns(const player *self);
+
+/* --- the untimed replay ----------------------------------------------------------------------- */
+
+/* The untimed replay: one thread runs the operations of all recorded threads on a tracked heap
+ * with real memory, with the library's runner and the recorded times. The simulator's ledger must
+ * equal this one to the byte. */
+
+/* Prints two ledgers: after ledger_op operations, and at the end. */
+void tracked_replay(int fd, const ops_head *head, uint64_t ledger_op, bool touch,
+                    const sw_table *table);
 
 #endif

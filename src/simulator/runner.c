@@ -6,13 +6,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "heap/cache.h"
-#include "heap/prefetch.h"
 #include "heap/target.h"
-#include "inspect/touched.h"
+#include "inspect/ledger.h"
 #include "os/os.h"
 #include "simulator/runner.h"
 #include "spanwise/stats.h"

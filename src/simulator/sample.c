@@ -2,10 +2,20 @@
 /* Samples of a run: rows over time, at most 2048. */
 #include <string.h>
 
-#include "base/fail.h"
+#include "base/base.h"
 #include "os/os.h"
 #include "simulator/runner.h"
 #include "spanwise/stats.h"
+
+const char *sw_runner_record_check(const struct sw_runner *runner) {
+    return SW_RULE((runner->object_capacity == 0) == (runner->objects == NULL))
+               ?: SW_RULE((runner->thread_capacity == 0) == (runner->threads == NULL))
+               ?: SW_RULE(runner->sample_count <= SW_RUNNER_SAMPLES_MAX)
+               ?: SW_RULE(runner->unread_count == 0 || runner->unread != NULL)
+               ?: SW_RULE(runner->resident_peak_op <= runner->stats.ops)
+               ?: SW_RULE(runner->resident_at_moment <= runner->resident_peak_bytes)
+               ?: SW_RULE(runner->steady_count <= runner->stats.held_over_requested_count);
+}
 
 /* Drops every second row and doubles the interval between later ones. */
 static void thin_samples(sw_runner *runner) {

@@ -11,8 +11,7 @@
 
 #include <stdbool.h>
 
-#include "base/attributes.h"
-#include "base/bits.h"
+#include "base/base.h"
 #include "spanwise/fast_abi.h"
 #include "spanwise/sizeclass.h"
 
@@ -40,13 +39,6 @@ struct sw_table {
     const uint8_t *small_map;
     const uint8_t *large_map;
 };
-
-/* Returns the first broken rule, or NULL (base/assert.h).
- *   class:  size is a multiple of 8;  slots == (pages << page_shift) / size, >= 1
- *           pages == first_pages times a power of two;  first_pages << page_shift >= size
- *   table:  max_size == classes[class_count - 1].size;  class_count >= 2 */
-const char *sw_class_check(const sw_class *cls, uint32_t page_shift);
-const char *sw_table_record_check(const struct sw_table *table);
 
 /* The built-in tables, generated: src/gen/table_go.c, src/gen/table_c16.c. */
 extern const struct sw_table sw_table_go_data;

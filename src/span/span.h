@@ -16,8 +16,7 @@
 #ifndef SW_SPAN_SPAN_H
 #define SW_SPAN_SPAN_H
 
-#include "base/attributes.h"
-#include "base/bits.h"
+#include "base/base.h"
 #include "page/space.h"
 #include "sizeclass/table.h"
 
@@ -92,7 +91,7 @@ static inline uint64_t sw_span_padding(const sw_span *span, uint32_t k) {
 /* --- spans ------------------------------------------------------------------------------------ */
 
 /* Checks the record of a span in use. The caller owns the span or holds the heap's lock. Returns
- * the first broken rule, or NULL (base/assert.h):
+ * the first broken rule, or NULL (base/base.h):
  *   state < SW_SPAN_STATE_COUNT;  needzero <= 1;  idle <= 1;  idle only in state PARTIAL
  *   large object:   magic == 0, slots == 0, words == &sw_sentinel_word, span_class <= 1
  *   span of slots:  slots >= 1, span_class >= 2, cursor below the number of words
@@ -134,7 +133,7 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, sw_span_mar
 /* While a large object lives, `owner` of its record is the object's address, which is no cache's. A
  * free exchanges that address for NULL in one atomic step: only one of several frees succeeds, and
  * a free of an old pointer fails even if the record describes another span by then. If `owner` is
- * NULL, the span has no live object; a cache keeps it (heap/shelf.h), or it is in transit. While an
+ * NULL, the span has no live object; a cache keeps it (heap/alloc.h), or it is in transit. While an
  * arena owns the object, `owner` also has the bit SW_SPAN_ARENAS, which no address has, so that
  * every free or resize by address fails. */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of a stack allocator (spanwise/stack.h).
  *
- * stack.c and register.c have the public functions, grow.c the blocks, slots.c the registered
- * pointers. Design: docs/design/stack.md.
+ * stack.c has the public functions, grow.c the blocks and the registered pointers. Design:
+ * docs/design/stack.md.
  *
  *      blocks[0]              blocks[1]   (of a chain; a stack that grows by copy has one block)
  *      |#########..|          |######|..............|
@@ -14,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "spanwise/stack.h"
 
 /* Each block of a chain is at least twice as large as the one below it, except one that reaches the
@@ -64,15 +64,12 @@ static inline sw_stack_block *sw_stack_last(sw_stack *stack) {
     return &stack->blocks[stack->count - 1];
 }
 
-/* --- slots.c ---------------------------------------------------------------------------------- */
+/* --- registered pointers ---------------------------------------------------------------------- */
 
 /* Returns whether the address is in pushed bytes; *depth is its depth. */
 bool sw_stack_find(const sw_stack *stack, uintptr_t address, uint64_t *depth);
 /* Returns the address at a depth, which must be below that of the stack. */
 uint8_t *sw_stack_address(const sw_stack *stack, uint64_t depth);
-/* Relocates all slots: a pointer into [old, old + bytes) is changed to point into `fresh`, the
- * stack's new block. Returns the number of changed slots. */
-uint64_t sw_stack_relocate(const sw_stack *stack, uintptr_t old, uint64_t bytes, uintptr_t fresh);
 /* Returns a slot that remains after a release down to `mark` and points above `mark`; NULL:
  * none. */
 void *const *sw_stack_find_escape(const sw_stack *stack, uint64_t mark);
@@ -92,6 +89,5 @@ sw_status sw_stack_shrink(sw_stack *stack);
 void sw_stack_drop_blocks(sw_stack *stack);
 
 const char *sw_stack_record_check(const struct sw_stack *stack);
-const char *sw_stack_slots_check(const sw_stack_slots *slots);
 
 #endif

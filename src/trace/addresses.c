@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table from live addresses to object ids (addresses.h). */
-#include "trace/addresses.h"
+/* The table from live addresses to object ids (merge.h). */
+#include "trace/merge.h"
 
 #include <stdlib.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "trace/ids.h"
+#include "base/base.h"
+#include "trace/ops.h"
+
+const char *swt_addresses_check(const swt_addresses *map) {
+    return SW_RULE((map->mask == 0) == (map->entries == NULL))
+               ?: SW_RULE(map->mask == 0 || 1ull << (64 - map->shift) == map->mask + 1)
+               ?: SW_RULE(map->count <= (map->mask + 1) / 2)
+               ?: SW_RULE(map->leaf_count <= map->leaf_capacity)
+               ?: SW_RULE(map->count + map->spare_count == map->leaf_count);
+}
 
 enum { FIRST_CAPACITY = 1024 };
 

@@ -7,10 +7,15 @@
 #include <stdlib.h>
 #include <zstd.h>
 
-#include "base/assert.h"
-#include "base/attributes.h"
-#include "base/fail.h"
-#include "trace/ids.h"
+#include "base/base.h"
+#include "trace/ops.h"
+
+const char *swt_file_check(const swt_file *file) {
+    return SW_RULE(file->entry_count <= file->entry_capacity)
+               ?: SW_RULE(!file->damaged || file->prefix)
+               ?: SW_RULE(file->damage_at <= file->bytes)
+               ?: swt_notes_check(&file->notes);
+}
 
 static const char op[] = "sw_trace_open";
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open `.swt` file: the index of its data blocks, its decoded small blocks, and the payload of
  * one block at a time, checked and decompressed. It uses only stdio, so that it builds without
- * os/linux. Callers: the sources of operations (source.h), sw_trace_finish and sw_trace_salvage.
+ * os/linux. Callers: the sources of operations (reader.h), sw_trace_finish and sw_trace_salvage.
  *
  * All damage is reported by swt_file_damage, which returns an error with the file, the offset, the
  * reason and what to do. If the file was opened for its valid prefix, it returns SW_OK, and the

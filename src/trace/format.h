@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 #include "trace/raw.h"
 
 enum {

@@ -4,10 +4,17 @@
  * the file. */
 #include <stdlib.h>
 
-#include "base/assert.h"
+#include "base/base.h"
 #include "trace/file.h"
-#include "trace/ids.h"
-#include "trace/totals.h"
+#include "trace/ops.h"
+
+const char *swt_notes_check(const swt_notes *notes) {
+    return SW_RULE(notes->text_used <= notes->text_capacity)
+               ?: SW_RULE(notes->meta_used <= notes->meta_capacity)
+               ?: SW_RULE(notes->module_count <= notes->module_capacity)
+               ?: SW_RULE(notes->frame_count <= notes->frame_capacity)
+               ?: SW_RULE(notes->site_count <= notes->site_capacity);
+}
 
 /* Limits far above what programs need. They bound the memory that a malicious file can take. */
 enum {

@@ -1,8 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encoder and decoder of ordered operations in columns. docs/design/trace.md. */
+/* Ids of objects, columns of ordered operations, and their totals (ops.h). docs/design/trace.md. */
 #include "trace/ops.h"
 
-#include "base/assert.h"
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+const char *swt_totals_check(const swt_totals *totals) {
+    const sw_trace_summary *sum = &totals->sum;
+    return SW_RULE(sum->frees + sum->end_live_objects == sum->allocs)
+               ?: SW_RULE(sum->end_live_objects <= sum->peak_live_objects)
+               ?: SW_RULE(sum->end_requested_bytes <= sum->peak_requested_bytes)
+               ?: SW_RULE(sum->peak_op <= sum->ops);
+}
+
+const char *swt_ops_columns_check(const swt_ops_columns *columns) {
+    return SW_RULE(columns->count <= SW_TRACE_OPS_MAX)
+               ?: SW_RULE(columns->tag == columns->scratch + SWT_OPS_HEAD_BYTES + columns->count);
+}
+
+const char *swt_ops_state_check(const swt_ops_state *state) {
+    return SW_RULE(state->thread == 0 || state->thread < state->threads)
+               ?: SW_RULE(state->object == 0 || state->gives_no_ids ||
+                          state->object < state->ids.next)
+               ?: swt_ids_check(&state->ids);
+}
+
+const char *swt_ids_check(const swt_ids *ids) {
+    return SW_RULE(ids->free_count <= ids->next)
+               ?: SW_RULE(ids->next <= ids->capacity)
+               ?: SW_RULE(ids->capacity % 64 == 0)
+               ?: SW_RULE(ids->capacity == 0 || ids->live != NULL);
+}
+
+/* --- ids -------------------------------------------------------------------------------------- */
+
+const char swt_no_memory[] = "out of memory";
+
+bool swt_grow(void *array_pointer, size_t *capacity, size_t needed, size_t item_bytes) {
+    if (needed <= *capacity) return true;
+    size_t wanted = *capacity < 64 ? 64 : *capacity;
+    while (wanted < needed) {
+        if (wanted > SIZE_MAX / 2) return false;
+        wanted *= 2;
+    }
+    if (wanted > SIZE_MAX / item_bytes) return false;
+    void *old;
+    memcpy(&old, array_pointer, sizeof old); /* bytes, because the pointer may have any type */
+    char *grown = realloc(old, wanted * item_bytes);
+    if (grown == NULL) return false;
+    memset(grown + *capacity * item_bytes, 0, (wanted - *capacity) * item_bytes);
+    memcpy(array_pointer, &grown, sizeof grown);
+    *capacity = wanted;
+    return true;
+}
+
+bool swt_ids_grow(swt_ids *ids) {
+    sw_check2(swt_ids_check(ids));
+    if (ids->capacity > UINT32_MAX / 2) return false;
+    size_t ids_capacity = ids->capacity, word_capacity = ids->capacity / 64;
+    size_t wanted = ids->capacity == 0 ? 4096 : ids->capacity * 2;
+    if (!swt_grow(&ids->live, &word_capacity, wanted / 64, sizeof *ids->live)) return false;
+    if (!swt_grow(&ids->free_ids, &ids_capacity, wanted, sizeof *ids->free_ids)) return false;
+    ids->capacity = wanted;
+    return true;
+}
+
+void swt_ids_free(swt_ids *ids) {
+    free(ids->free_ids);
+    free(ids->live);
+    *ids = (swt_ids){0};
+}
+
+/* --- operations ------------------------------------------------------------------------------- */
 
 enum {
     SIZE_ROOM = SW_TRACE_OPS_MAX * (SWT_VARINT_BYTES_MAX + 1),
@@ -178,4 +249,64 @@ const char *swt_ops_decode(swt_ops_state *state, const uint8_t *payload, size_t 
         state->count += count;
     }
     return wrong;
+}
+
+/* --- totals ----------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(sw_trace_summary) % sizeof(uint64_t) == 0, "all fields are u64");
+
+static void resize(sw_trace_summary *sum, uint64_t *size, uint64_t wanted) {
+    sum->end_requested_bytes += wanted - *size;
+    *size = wanted;
+    sum->largest_bytes = sw_max_u64(sum->largest_bytes, wanted);
+    if (sum->end_requested_bytes > sum->peak_requested_bytes) {
+        sum->peak_requested_bytes = sum->end_requested_bytes;
+        sum->peak_op = sum->ops;
+    }
+}
+
+static void add(sw_trace_summary *sum, const sw_op *op, uint64_t *size) {
+    sum->ops++;
+    sum->duration_ns = op->time_ns;
+    sum->threads = sw_max_u64(sum->threads, (uint64_t)op->thread + 1);
+    switch (op->kind) {
+    case SW_OP_ALLOC:
+        sum->allocs++;
+        sum->zeroed_allocs += (op->flags & SW_OP_ZEROED) != 0;
+        sum->aligned_allocs += op->align_log2 != 0;
+        sum->allocated_bytes += op->size;
+        sum->end_live_objects++;
+        sum->peak_live_objects = sw_max_u64(sum->peak_live_objects, sum->end_live_objects);
+        *size = 0;
+        resize(sum, size, op->size);
+        break;
+    case SW_OP_REALLOC:
+        sum->reallocs++;
+        sum->reallocated_bytes += op->size;
+        resize(sum, size, op->size);
+        break;
+    case SW_OP_THREAD_END: sum->thread_ends++; break;
+    default:
+        sum->frees++;
+        sum->end_live_objects--;
+        sum->end_requested_bytes -= *size;
+        break;
+    }
+}
+
+sw_status swt_totals_add(swt_totals *totals, const sw_op *ops, size_t count) {
+    sw_check2(swt_totals_check(totals));
+    for (size_t i = 0; i < count; i++) {
+        size_t id = ops[i].object;
+        if (id >= totals->capacity &&
+            !swt_grow(&totals->sizes, &totals->capacity, id + 1, sizeof *totals->sizes))
+            return SW_NOMEM;
+        add(&totals->sum, &ops[i], &totals->sizes[id]);
+    }
+    return SW_OK;
+}
+
+void swt_totals_free(swt_totals *totals) {
+    free(totals->sizes);
+    *totals = (swt_totals){0};
 }

@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/attributes.h"
+#include "base/base.h"
 
 enum {
     SWT_FILE_HEADER_BYTES = 64,
@@ -220,7 +220,7 @@ typedef struct swt_buffer {
     size_t used, capacity;
 } swt_buffer;
 
-/* Returns the first broken rule, or NULL (base/assert.h):
+/* Returns the first broken rule, or NULL (base/base.h):
  *   used <= capacity;  data != NULL if capacity != 0 */
 const char *swt_buffer_check(const swt_buffer *buffer);
 

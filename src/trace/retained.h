@@ -9,8 +9,8 @@
 #ifndef SW_TRACE_RETAINED_H
 #define SW_TRACE_RETAINED_H
 
-#include "trace/addresses.h"
 #include "trace/file.h"
+#include "trace/merge.h"
 #include "trace/writer.h"
 
 enum { SWT_RETAINED_POINTS = 32 };
@@ -31,8 +31,6 @@ typedef struct swt_retained {
     size_t capacity;
 } swt_retained;
 
-const char *swt_retained_check(const swt_retained *retained);
-
 /* Sets the points. Without a series there are none. */
 void swt_retained_init(swt_retained *retained, const swt_notes *notes);
 void swt_retained_free(swt_retained *retained);
@@ -49,7 +47,5 @@ bool swt_retained_end(swt_retained *retained, const swt_addresses *addresses);
 /* The point of the second most waste, which is malloc_bytes - requested_bytes, once all operations
  * were added. NULL: there is no waste. */
 const swt_retained_point *swt_retained_best(const swt_retained *retained);
-/* Writes the result as META: rss_kept_ns, _op, _malloc, _requested and _pages. */
-sw_status swt_retained_write(const swt_retained *retained, sw_trace_writer *writer);
 
 #endif

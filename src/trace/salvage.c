@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/fail.h"
+#include "base/base.h"
 #include "trace/area.h"
 #include "trace/file.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of a writer, also for sw_trace_finish, which copies the small blocks of a raw
- * recording. Code: writer.c, and writer_small.c for metadata, call sites and modules. */
+ * recording. Code: writer.c. */
 #ifndef SW_TRACE_WRITER_H
 #define SW_TRACE_WRITER_H
 
@@ -9,7 +9,6 @@
 #include "spanwise/trace.h"
 #include "trace/ops.h"
 #include "trace/raw.h"
-#include "trace/totals.h"
 
 /* Used by one thread at a time.
  *   state.count == totals.sum.ops;  columns.count <= state.count;  headed if started
@@ -36,18 +35,13 @@ struct sw_trace_writer {
     bool failed;
 };
 
-/* Checks a writer that has not failed. Returns the first broken rule, or NULL (base/assert.h). */
-const char *sw_trace_writer_record_check(const struct sw_trace_writer *writer);
-
-/* Writes the small block in progress; before it, once, the file header. */
-sw_status swt_writer_end_small(sw_trace_writer *writer);
 /* Adds an entry to the small block of its kind, also after operations: as sw_trace_set_meta,
  * sw_trace_add_site and sw_trace_add_module, without their checks. */
 sw_status swt_writer_meta(sw_trace_writer *writer, const char *key, const char *value);
 sw_status swt_writer_site(sw_trace_writer *writer, uint32_t site, const uint64_t *addresses,
                           uint32_t depth);
 sw_status swt_writer_module(sw_trace_writer *writer, const sw_trace_module *module);
-/* Appends operations of a source (source.h) without the checks of sw_trace_append. */
+/* Appends operations of a source (reader.h) without the checks of sw_trace_append. */
 sw_status swt_writer_append_known(sw_trace_writer *writer, const sw_op *ops, size_t count);
 /* Takes the summary fields that cannot be counted from operations from `given`. */
 void swt_writer_set_summary(sw_trace_writer *writer, const sw_trace_summary *given);

@@ -158,7 +158,7 @@ def test_specialised_paths_by_sanitizer(
     """Only compiled. test_fast.c runs under the sanitizer of its build."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} was not found")
-    source = f'#include "heap/paths.h"\n_Static_assert(SW_SPECIALISED == {expected}, "paths");\n'
+    source = f'#include "heap/heap.h"\n_Static_assert(SW_SPECIALISED == {expected}, "paths");\n'
     flags = [f"-fsanitize={sanitizer}"] if sanitizer else []
     # A stand-in for the header of MSan's runtime, included after the real one.
     (tmp_path / "sanitizer").mkdir()

@@ -9,8 +9,8 @@
 
 #include "collector.h"
 #include "gc/gc.h"
-#include "gc/inbox.h"
-#include "gc/marker_thread.h"
+#include "gc/mark.h"
+#include "gc/phases.h"
 #include "spawn.h"
 
 enum { THREADS = 4, OBJECTS = 96, EDGES = 3, ROOTS = 8, KINDS = 5, OPERATIONS = 120 };

@@ -11,8 +11,8 @@
 #include <ucontext.h>
 
 #include "collector.h"
-#include "gc/conservative.h"
 #include "gc/gc.h"
+#include "gc/roots.h"
 #include "spawn.h"
 
 #define NOINLINE __attribute__((noinline))

@@ -6,9 +6,9 @@
 
 #include "collector.h"
 #include "faults.h"
-#include "gc/checkmark.h"
 #include "gc/mark.h"
-#include "heap/collected.h"
+#include "gc/phases.h"
+#include "heap/heap.h"
 #include "spawn.h"
 
 static void **root;

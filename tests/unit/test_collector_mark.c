@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "collector.h"
-#include "gc/grey.h"
 #include "gc/mark.h"
 
 /* --- a list ----------------------------------------------------------------------------------- */

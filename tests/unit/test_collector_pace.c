@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "collector.h"
+#include "gc/events.h"
 #include "gc/gc.h"
-#include "gc/trace_line.h"
 
 enum { MIB = 1 << 20, A_MIB = MIB / 64, KEPT = 20000 };
 

@@ -2,7 +2,6 @@
 /* Verify must find every damaged number and bit of metadata, one at a time. */
 #include "filled_heap.h"
 #include "heap/cache.h"
-#include "heap/hint.h"
 #include "heaps.h"
 
 static unsigned flips, tried, found; /* flips: those of all parts (check_mine) */

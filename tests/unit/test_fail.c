@@ -2,9 +2,7 @@
 /* Status and misuse names, the thread's last error, the fault handler, the fatal lines. */
 #include <setjmp.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
-#include "base/fail.h"
+#include "base/base.h"
 #include "dying_words.h"
 
 #define STATUS_PAIR(name, text) {SW_##name, #name, text},

@@ -3,13 +3,12 @@
  * the local checks, one for those of the whole heap. A preset without the checks of its grade fails
  * here. The grade is that of the build; the presets say which it must be (SPANWISE_GRADE, check.h).
  * Other structs: test_memory_grades.c. */
-#include "base/assert.h"
+#include "base/base.h"
 #include "dying_words.h"
-#include "heap/hint.h"
-#include "heap/placement.h"
+#include "heap/cache.h"
+#include "heap/central.h"
 #include "heap/refill.h"
 #include "heap/registry.h"
-#include "heap/thread.h"
 #include "heaps.h"
 #include "inspect/verify_points.h"
 #include "simulator/runner.h"

@@ -8,9 +8,6 @@
 #include <unistd.h>
 
 #include "faults.h"
-#include "guard/canary.h"
-#include "guard/empty.h"
-#include "guard/object.h"
 #include "guard/sample.h"
 #include "guard/state.h"
 #include "heaps.h"

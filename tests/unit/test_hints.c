@@ -2,8 +2,8 @@
 /* Hints: when a free leaves one, and that none reallocates a slot in use, whatever happens between
  * the free and the next allocation: drains, hand-over, exit, fork, a hook or a handler that
  * frees. */
-#include "heap/hint.h"
-#include "heap/remote.h"
+#include "heap/cache.h"
+#include "heap/owned.h"
 #include "heaps.h"
 #include "live_list.h"
 #include "spawn.h"

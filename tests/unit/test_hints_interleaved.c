@@ -8,11 +8,10 @@
  * A drain is not split: ThreadSanitizer and test_hazard_race.c cover it.
  *
  * test_hints_interleaved [LENGTH]: number of steps of the owner's program (2; 4 take minutes). */
-#include "heap/hazard.h"
-#include "heap/hint.h"
-#include "heap/remote.h"
-#include "heap/thread.h"
-#include "heap/verify_point.h"
+#include "heap/cache.h"
+#include "heap/checks.h"
+#include "heap/owned.h"
+#include "heap/registry.h"
 #include "heaps.h"
 #include "live_list.h"
 #include "spawn.h"

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 #include "os/os.h"
 #include "spawn.h"
 #include "status.h"

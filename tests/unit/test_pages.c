@@ -3,7 +3,7 @@
  * a linear scan. Memory promised to be zero is read. */
 #include <stdbool.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 #include "check.h"
 #include "page/pages.h"
 #include "spanwise/heap.h"

@@ -8,7 +8,6 @@
 #include "collector.h"
 #include "faults.h"
 #include "pool/pool.h"
-#include "pool/thread_slot.h"
 #include "spanwise/spanwise.h"
 #include "spawn.h"
 

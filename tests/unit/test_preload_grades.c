@@ -2,7 +2,7 @@
 /* The rules of the recorder, the preloaded malloc and the replayer: one damage per struct is found
  * from grade 2 on. Those structs are in preloaded libraries and in a program, so the test is linked
  * with the sources of the rules and applies them to its own structs. */
-#include "base/assert.h"
+#include "base/base.h"
 #include "dying_words.h"
 #include "preload/account.h"
 #include "preload/json.h"
@@ -10,12 +10,12 @@
 #include "recorder/area.h"
 #include "recorder/file.h"
 #include "recorder/meta.h"
-#include "recorder/options.h"
 #include "recorder/python.h"
 #include "recorder/site.h"
+#include "recorder/state.h"
 #include "recorder/thread.h"
 #include "replay/play.h"
-#include "replay/result.h"
+#include "replay/process.h"
 
 static swt_event events[4];
 static uint8_t bytes[64];

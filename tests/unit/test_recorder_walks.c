@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include "check.h"
-#include "os/modules.h"
 #include "os/unwind.h"
 #include "recorder/area.h"
 #include "recorder/file.h"

@@ -10,7 +10,7 @@
 
 #include "collector.h"
 #include "faults.h"
-#include "gc/grey.h"
+#include "gc/mark.h"
 #include "guard/state.h"
 #include "heaps.h"
 #include "spawn.h"

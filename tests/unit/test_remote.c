@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "heap/hint.h"
-#include "heap/remote.h"
+#include "heap/cache.h"
+#include "heap/owned.h"
 #include "heap/target.h"
 #include "heaps.h"
 #include "sizeclass/table.h"

@@ -10,7 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 #include "heaps.h"
 #include "os/os.h"
 #include "page/runs.h"

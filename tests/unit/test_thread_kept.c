@@ -9,7 +9,7 @@
 #include "faults.h"
 #include "heap/cache.h"
 #include "heap/central.h"
-#include "heap/remote.h"
+#include "heap/owned.h"
 #include "heaps.h"
 #include "spawn.h"
 

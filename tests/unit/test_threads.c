@@ -4,7 +4,7 @@
  * under ThreadSanitizer. Frees across threads: test_thread_kept.c, forks: test_fork.c. */
 #include <stdatomic.h>
 
-#include "base/fail.h"
+#include "base/base.h"
 #include "base/thread_state.h"
 #include "heaps.h"
 #include "os/os.h"

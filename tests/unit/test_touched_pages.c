@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 #include "ds/meta.h"
 #include "heap/target.h"
 #include "os/os.h"

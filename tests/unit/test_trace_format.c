@@ -6,10 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "trace/addresses.h"
-#include "trace/ids.h"
+#include "trace/merge.h"
+#include "trace/ops.h"
 #include "trace/retained.h"
-#include "trace/totals.h"
 #include "trace_fixture.h"
 
 enum { PEAK_BASE = 24 << 20, WRITTEN_BASE = 64 << 10, TIMES = 8 };

@@ -9,7 +9,6 @@
 
 #include "check.h"
 #include "os/linux/cfi.h"
-#include "os/modules.h"
 #include "os/os.h"
 #include "os/unwind.h"
 

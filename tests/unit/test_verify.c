@@ -2,11 +2,10 @@
 /* Verify reports items in the wrong place: each damage leaves every count correct, so that only the
  * rule about the place can find it, anywhere in a span. Grade 3 verifies the whole heap after each
  * kind of event, and only while the heap is quiet; below grade 3 nothing is verified by itself. */
+#include "heap/alloc.h"
 #include "heap/cache.h"
-#include "heap/hint.h"
-#include "heap/shelf.h"
+#include "heap/registry.h"
 #include "heap/target.h"
-#include "heap/thread.h"
 #include "heaps.h"
 #include "inspect/verify_points.h"
 #include "spawn.h"

@@ -5,7 +5,7 @@
 
 #include "heap/cache.h"
 #include "heaps.h"
-#include "page/touch_map.h"
+#include "page/runs.h"
 
 enum { OPS = 60000, IDS = 4000, THREADS = 3 };
 static sw_op ops[OPS];

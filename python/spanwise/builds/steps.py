@@ -49,26 +49,16 @@ PRELOAD_FLAGS = (
 )
 SHORT_FLAG = "-Os"
 SHORT_SOURCES = (
-    *(
-        "preload/start.c",
-        "preload/report.c",
-        "preload/json.c",
-        "preload/options.c",
-        "preload/info.c",
-    ),
-    *("preload/account.c", "preload/slow.c", "heap/options.c", "sizeclass/table.c", "heap/fork.c"),
-    *("inspect/verify.c", "inspect/touched.c", "inspect/audit_lists.c", "inspect/audit_span.c"),
-    *("inspect/map.c", "inspect/ledger.c", "inspect/walk.c", "heap/misuse.c", "heap/heap.c"),
-    *("heap/checks.c", "heap/trim.c", "page/checks.c", "page/purge.c", "page/give_back.c"),
-    *("page/space.c", "base/fail.c", "os/linux/thread_state.c", "guard/guard.c", "guard/empty.c"),
-    *("guard/sample.c", "guard/report.c", "guard/fault.c", "guard/resize.c", "guard/object.c"),
-    *("heap/close.c", "heap/cache.c", "heap/registry.c", "guard/hold.c"),
-    "ds/meta.c",
+    *("preload/report.c", "preload/options.c", "preload/info.c", "preload/account.c"),
+    *("preload/slow.c", "guard/guard.c", "guard/sample.c", "guard/report.c", "base/fail.c"),
+    *("ds/meta.c", "sizeclass/table.c", "inspect/verify.c", "inspect/audit_lists.c"),
+    *("inspect/map.c", "inspect/ledger.c", "page/space.c", "page/purge.c", "heap/cache.c"),
+    *("heap/registry.c", "heap/trim.c", "heap/heap.c", "heap/checks.c", "heap/thread.c"),
 )
 """Code that runs at the start or end of processes and threads, or only in tracked heaps, is
 compiled for size to reduce RSS."""
 NO_TABLES_FLAG = "-fno-asynchronous-unwind-tables"
-NO_TABLES_SOURCES = ("preload/report.c", "preload/json.c", "preload/options.c")
+NO_TABLES_SOURCES = ("preload/report.c", "preload/options.c")
 """No recorded call stack passes through these, so they have no unwind tables."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),

@@ -185,7 +185,7 @@ RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"
 STACKS_MAX = 128
 STACKS, PYTHON_STACKS = 16, 40
-"""Default return addresses and lines of Python per call site, as in src/recorder/options.h."""
+"""Default return addresses and lines of Python per call site, as in src/recorder/state.h."""
 SAMPLE, SAMPLE_MAX = 512 << 10, 1 << 40
 """Default and largest mean bytes between sample points."""
 

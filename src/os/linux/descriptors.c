@@ -22,24 +22,24 @@ static int64_t outcome(ssize_t done) {
     return errno == EAGAIN || errno == EWOULDBLOCK ? SW_OS_WOULD_BLOCK : -(int64_t)errno;
 }
 
-int64_t sw_os_read_buffers(int descriptor, const sw_buffer *buffers, size_t count) {
+/* Calls readv or writev, again if a signal interrupts it. */
+static int64_t transfer(ssize_t (*call)(int, const struct iovec *, int), int descriptor,
+                        const sw_buffer *buffers, size_t count) {
     struct iovec pieces[SW_OS_BUFFERS_MAX];
     int used = convert(buffers, count, pieces);
     ssize_t done;
     do {
-        done = readv(descriptor, pieces, used);
+        done = call(descriptor, pieces, used);
     } while (done < 0 && errno == EINTR);
     return outcome(done);
 }
 
+int64_t sw_os_read_buffers(int descriptor, const sw_buffer *buffers, size_t count) {
+    return transfer(readv, descriptor, buffers, count);
+}
+
 int64_t sw_os_write_buffers(int descriptor, const sw_buffer *buffers, size_t count) {
-    struct iovec pieces[SW_OS_BUFFERS_MAX];
-    int used = convert(buffers, count, pieces);
-    ssize_t done;
-    do {
-        done = writev(descriptor, pieces, used);
-    } while (done < 0 && errno == EINTR);
-    return outcome(done);
+    return transfer(writev, descriptor, buffers, count);
 }
 
 /* --- output paths ----------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
+#include "base/base.h"
 #include "os/os.h"
 
 enum { PAGE_BYTES = 4096 };

@@ -4,8 +4,7 @@
  */
 #include <time.h>
 
-#include "base/assert.h"
-#include "base/bits.h"
+#include "base/base.h"
 #include "base/thread_state.h"
 #include "os/os.h"
 
