@@ -185,7 +185,7 @@ def test_lifetimes(by: str, stored: bool, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(output) == len(rows) > 10
     both = sw.RecordingSet([recording, recording])
     if by == "site":
-        with pytest.raises(sw.InvalidError, match="ask one"):
+        with pytest.raises(sw.InvalidError, match="use one of the set"):
             both.lifetimes(by)
     else:
         assert both.lifetimes(by)["count"].tolist() == (2 * rows["count"]).tolist()
