@@ -143,20 +143,21 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         sw.bench([TRUE], ["nomalloc"])
 
 
-def test_one_arena_is_the_plain_program_with_a_variable(tmp_path: Path) -> None:
-    script = 'echo "$MALLOC_ARENA_MAX $PYTHONMALLOC $LD_PRELOAD" >> seen'
-    case = case_of(["sh", "-c", script], folder=tmp_path)
-    found = sw.bench([case], ["plain", "one-arena", "glibc"], rounds=1, progress=False)
-    assert found.allocators == ["plain", "one-arena", "glibc"] and not found.failures
-    seen = sorted((tmp_path / "seen").read_text().splitlines())
-    assert seen[0] == "  " and seen[2] == "1  " and "libc.so" in seen[1]
-
-
-def test_protections_are_allocators(tmp_path: Path) -> None:
-    case = case_of(["sh", "-c", 'echo "$SPANWISE_PROTECT" >> seen'], folder=tmp_path)
-    found = sw.bench([case], ["spanwise", "hardened", "paranoid"], rounds=1, progress=False)
-    assert found.allocators == ["spanwise", "hardened", "paranoid"] and not found.failures
-    assert sorted((tmp_path / "seen").read_text().splitlines()) == ["", "hardened", "paranoid"]
+@pytest.mark.parametrize(
+    ("allocators", "printed", "lines"),
+    [
+        (["plain", "one-arena"], "$MALLOC_ARENA_MAX $PYTHONMALLOC $LD_PRELOAD", ["  ", "1  "]),
+        (["spanwise", "hardened"], "$SPANWISE_PROTECT", ["", "hardened"]),
+        (["paranoid", "plain"], "$SPANWISE_PROTECT", ["", "paranoid"]),
+    ],
+)
+def test_variables_of_allocators(
+    tmp_path: Path, allocators: list[str], printed: str, lines: list[str]
+) -> None:
+    case = case_of(["sh", "-c", f'echo "{printed}" >> seen'], folder=tmp_path)
+    found = sw.bench([case], allocators, rounds=1, progress=False)
+    assert found.allocators == allocators and not found.failures
+    assert sorted((tmp_path / "seen").read_text().splitlines()) == lines
 
 
 def test_a_missing_allocator_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:

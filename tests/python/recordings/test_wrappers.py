@@ -312,7 +312,7 @@ def test_commands_fold(cplusplus: sw.Recording, tmp_path: Path) -> None:
             "<shop::Item as core::clone::Clone>::clone",
         ),
         ("shop::main::{{closure}}", "shop::main::{{closure}}"),
-        ("main", "main"),
+        *((name, name) for name in ("main", "<module>", "load.<locals>.<listcomp>")),
     ],
 )
 def test_plain_functions(function: str, plain: str) -> None:
@@ -507,8 +507,3 @@ def test_sites_under_a_thousandth_of_the_bytes_share_a_line() -> None:
 def test_names_are_cut_in_their_middle(most: int, shown: str) -> None:
     assert _format.shortened("std::copy_all (a.cc:445)", most) == shown
     assert len(shown) <= most
-
-
-def test_a_python_function_keeps_its_brackets() -> None:
-    for name in ("load.<locals>.<listcomp>", "<module>", "Box.__init__.<locals>.<lambda>"):
-        assert plain_function(name) == name

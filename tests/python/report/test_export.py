@@ -293,23 +293,6 @@ def test_collapsed_and_speedscope_say_the_same(
     assert 0 <= content["activeProfileIndex"] < len(content["profiles"])
 
 
-def test_stacks_by_hand(tmp_path: Path) -> None:
-    """Two objects of 33 bytes: in a span of 170 slots of 48 bytes they keep all that is free."""
-    one = sw.Recording.from_ops(make_ops((0, 0, 33), (0, 1, 33), (0, 2, 9), (1, 2, 0)), name="a b")
-    output = {
-        value: exported(one, "collapsed", tmp_path, value=value, at="end").decode()
-        for value in VALUES
-    }
-    waste = 8192 - 2 * 33
-    assert output == {
-        "alloc-objects": "[unknown] 3\n",
-        "alloc-bytes": "[unknown] 75\n",
-        "inuse-objects": "[unknown] 2\n",
-        "inuse-bytes": "[unknown] 66\n",
-        "waste-bytes": f"[unknown] {waste}\n",
-    }
-
-
 # --- numbers --------------------------------------------------------------------------------------
 
 
