@@ -316,11 +316,21 @@ static bool each_line(const char *path, void (*take)(record_resident *, mapping 
     return true;
 }
 
+/* While smaps is read, other threads may move memory from mappings that were read to mappings that
+ * were not. The parts then add up to more than was ever resident: malloc's is reduced. */
+static void bound_by_rss(record_resident *sum, uint64_t rss) {
+    uint64_t others = sum->mapped_bytes + sum->data_bytes + sum->file_bytes + sum->own_bytes;
+    uint64_t most = rss > others ? rss - others : 0;
+    /* The kernel's account of the RSS may lag by some pages per thread. */
+    if (rss != 0 && sum->malloc_bytes > most + rss / 64) sum->malloc_bytes = most;
+}
+
 static void read_mappings(uint64_t rss) {
     record_resident sum = {0};
     mapping m = {0};
     if (!each_line("/proc/self/smaps", add_line, &sum, &m)) return;
     if (m.end != 0) add_mapping(&sum, &m);
+    bound_by_rss(&sum, sw_max_u64(rss, rss_now()));
     reading.latest_malloc_bytes = sum.malloc_bytes;
     if (rss <= reading.rss) return; /* the last reading may be below the highest */
     reading.most = sum;

@@ -115,6 +115,43 @@ def test_a_program_that_maps_its_memory_itself(tmp_path: Path) -> None:
     assert said in spanwise("ledger", out).stdout
 
 
+MOVING = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 6, ROUNDS = 12, OBJECTS = 96 };
+
+/* One thread's memory goes back to the system while another's grows. */
+static void *grow_and_shrink(void *arg) {
+    char *mine[OBJECTS];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < OBJECTS; i++) mine[i] = memset(malloc(300000), 1, 300000);
+        for (int i = 0; i < OBJECTS; i++) free(mine[i]);
+    }
+    return arg;
+}
+
+int main(void) {
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, grow_and_shrink, NULL);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    return 0;
+}
+"""
+
+
+@needs_recorder()
+def test_memory_that_moves_while_it_is_read(tmp_path: Path) -> None:
+    """smaps is no picture of one moment: malloc never has more than the process."""
+    program, out = compiled(tmp_path, MOVING, "-pthread"), tmp_path / "a.swt"
+    done = spanwise("record", "-o", out, "--", program)
+    assert done.returncode == 0, done.stderr
+    memory = sw.Recording.open(out).memory
+    assert memory is not None
+    assert 1 << 20 < memory.malloc_bytes <= memory.peak_rss_bytes * 65 // 64
+
+
 TRIMMED = """
 #include <malloc.h>
 #include <stdio.h>
