@@ -27,7 +27,7 @@ from spanwise.measure.replays import PEERS, allocator_named
 from spanwise.measure.running import find_preload
 from spanwise.recordings.programs import PIPE_CLOSED, with_pipefail, words_of
 from spanwise.results.files import is_text, reading
-from spanwise.results.jobs import raise_what_came
+from spanwise.results.jobs import ctrl_c_heard, raise_what_came
 from spanwise.results.rows import Result
 from spanwise.sweeps.tasks import file_sha256
 
@@ -270,6 +270,7 @@ def launch(
     with (
         tempfile.NamedTemporaryFile(prefix="spanwise-usage-") as report,
         tempfile.TemporaryFile() as complaint,
+        ctrl_c_heard(),  # not between the start of the program and `try`
     ):
         child = subprocess.Popen(
             [program, report.name, preload, *words],
@@ -333,7 +334,8 @@ def _hash_output(child: subprocess.Popen[bytes], timeout_s: float) -> str:
             chunk = os.read(pipe, CHUNK_BYTES)
             found.update(chunk)
             if not chunk:  # closed: the wrapper is about to end
-                child.wait(left_s)
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(min(left_s, POLL_S))
     # The pipe has the rest. Later output of a remaining process is not the command's.
     left = array.array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, left)

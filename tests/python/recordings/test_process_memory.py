@@ -143,7 +143,7 @@ int main(void) {
 
 @needs_recorder()
 def test_memory_that_moves_while_it_is_read(tmp_path: Path) -> None:
-    """smaps is no picture of one moment: malloc never has more than the process."""
+    """A reading of smaps is no picture of one moment: malloc never has more than the process."""
     program, out = compiled(tmp_path, MOVING, "-pthread"), tmp_path / "a.swt"
     done = spanwise("record", "-o", out, "--", program)
     assert done.returncode == 0, done.stderr
