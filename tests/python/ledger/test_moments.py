@@ -142,7 +142,7 @@ def test_what_no_time_line_shows() -> None:
         recording.timeline(detail="all")
     with pytest.raises(sw.InvalidError, match="detail 'all'"):
         both.timeline(detail="all")
-    with pytest.raises(sw.InvalidError, match="that of one recording"):
+    with pytest.raises(sw.InvalidError, match="is for one recording"):
         both.timeline(detail="classes")
     assert both.timeline(samples=3, detail="parts")["held_bytes"][-1] == 2 * int(
         recording.timeline(samples=3, detail="parts")["held_bytes"][-1]

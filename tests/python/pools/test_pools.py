@@ -103,7 +103,7 @@ def test_what_a_pool_refuses() -> None:
     with sw.Heap() as heap, sw.Heap() as other, sw.Pool(heap, 64) as pool:
         for wrong, words in (
             (heap.alloc(65), "blocks of 64 bytes"),
-            (other.alloc(64), "another heap"),
+            (other.alloc(64), "does not belong to the heap"),
         ):
             with pytest.raises(sw.InvalidError, match=words):
                 pool.put(wrong)
