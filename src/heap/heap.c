@@ -370,9 +370,9 @@ static sw_status check_default(const sw_heap_options *options, const char *op) {
 
 /* Under default_lock, while there is no default heap. */
 static sw_status make_default(const sw_heap_options *options) {
-    sw_heap *heap;
+    sw_heap *heap = NULL;
     sw_status status = sw_heap_create(options, &heap);
-    if (status != SW_OK) return status;
+    if (heap == NULL) return status;
     heap->id = SW_DEFAULT_HEAP_ID;
     __atomic_store_n(&default_heap, heap, __ATOMIC_RELEASE);
     return SW_OK;

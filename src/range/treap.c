@@ -332,8 +332,8 @@ static sw_status treap_free(sw_range *range, uint64_t offset, uint64_t size,
     if (before != NULL && sw_treap_end(before) > offset) return SW_OVERLAP;
     if (after != NULL && after->start < offset + size) return SW_OVERLAP;
     *grown = sw_range_join(range, (sw_range_hole){offset, size}, hole_of(before), hole_of(after));
-    bool joins_before = grown->hole.start != offset;
-    bool joins_after = sw_range_end(grown->hole) != offset + size;
+    bool joins_before = before != NULL && grown->hole.start != offset;
+    bool joins_after = after != NULL && sw_range_end(grown->hole) != offset + size;
     if (joins_before && joins_after) sw_treap_remove(tree, after);
     if (joins_before || joins_after) {
         sw_treap_resize(tree, joins_before ? before : after, grown->hole.start, grown->hole.size);
@@ -380,7 +380,7 @@ static void treap_set_only(sw_range *range, sw_range_hole hole) {
 static void treap_set_grown(sw_range *range, sw_range_hole hole) {
     sw_treap_node *node, *after;
     sw_treap_around(&range->as.treap, hole.start + hole.size - 1, &node, &after);
-    sw_treap_resize(&range->as.treap, node, hole.start, hole.size);
+    if (node != NULL) sw_treap_resize(&range->as.treap, node, hole.start, hole.size);
 }
 
 #define PLACEMENTS (1u << SW_RANGE_FIT_FIRST | 1u << SW_RANGE_FIT_NEXT | 1u << SW_RANGE_FIT_WORST)

@@ -555,9 +555,22 @@ static void opened(void) {
     EXPECT("w-ww-w-w--------");
 }
 
+/* With a quarantine that nothing used before. */
+static void quarantine(void) {
+    gc = gc_begin(0);
+    (void)gc_roots(gc, words, sizeof words);
+    neighbours();
+    bounds();
+    another_life();
+    looks_that_are_none();
+    opened();
+    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
+}
+
 int main(int argc, char **argv) {
     every_trap_is_reported(); /* without a handler of this program's */
     remember_faults();
+    check_child(quarantine);
     finds_every_use();
     leaves_in_runs();
     splits_no_huge_page();
@@ -567,14 +580,5 @@ int main(int argc, char **argv) {
     references_tell();
     refuses_what_it_can_not_be();
     stays_within_bounds(argc > 1 ? strtoull(argv[1], NULL, 10) : 4000);
-    gc = gc_begin(0);
-    (void)gc_roots(gc, words, sizeof words);
-    remember_faults();
-    neighbours();
-    bounds();
-    another_life();
-    looks_that_are_none();
-    opened();
-    CHECK_EQ(sw_gc_destroy(gc), SW_OK);
     return check_result();
 }

@@ -54,6 +54,7 @@ SHORT_SOURCES = (
     *("ds/meta.c", "sizeclass/table.c", "inspect/verify.c", "inspect/audit_lists.c"),
     *("inspect/map.c", "inspect/ledger.c", "page/space.c", "page/purge.c", "heap/cache.c"),
     *("heap/registry.c", "heap/trim.c", "heap/heap.c", "heap/checks.c", "heap/thread.c"),
+    *("ds/handle.c", "os/linux/fault.c", "os/linux/descriptors.c", "os/linux/memory.c"),
 )
 """Code that runs at the start or end of processes and threads, or only in tracked heaps, is
 compiled for size to reduce RSS."""

@@ -32,13 +32,6 @@ typedef struct found_object {
 
 static int (*find_object)(void *pc, found_object *result);
 
-/* Looks up which functions the C library has. Call it once, before the other functions, in one
- * thread. It may call malloc, because the loader allocates when a symbol is missing. */
-static void sw_os_modules_init(void) {
-    void *symbol = dlsym(RTLD_DEFAULT, "_dl_find_object");
-    memcpy(&find_object, &symbol, sizeof symbol);
-}
-
 /* --- which module ----------------------------------------------------------------------------- */
 
 typedef struct query {
@@ -197,7 +190,9 @@ extern void *__libc_stack_end __attribute__((weak)); /* top of the first thread'
 
 bool sw_os_unwind_init(void *(*map)(size_t bytes)) {
 #if defined(__x86_64__)
-    sw_os_modules_init();
+    /* dlsym may call malloc, because the loader allocates when a symbol is missing. */
+    void *symbol = dlsym(RTLD_DEFAULT, "_dl_find_object");
+    memcpy(&find_object, &symbol, sizeof symbol);
     rules = map(sizeof *rules << ROW_BITS);
 #else
     (void)map;
