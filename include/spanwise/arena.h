@@ -197,7 +197,7 @@ SW_API sw_status sw_arena_get_stats(sw_arena *arena, sw_arena_stats *out);
 /* Chunks of the process. */
 typedef struct sw_arena_pool_stats {
     uint64_t arenas;           /* live arenas */
-    uint64_t used_chunk_bytes; /* chunks of live arenas */
+    uint64_t used_chunk_bytes; /* of live arenas, or kept by a thread for its next arena */
     uint64_t idle_chunk_bytes; /* free chunks with memory */
     uint64_t returned_bytes;   /* free chunks without memory: addresses only */
     uint64_t reserved_bytes;   /* reserved addresses */

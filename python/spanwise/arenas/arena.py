@@ -26,7 +26,7 @@ class ArenaPoolStats(Result):
 
     Attributes:
         arenas: live arenas.
-        used_chunk_bytes: chunks of live arenas.
+        used_chunk_bytes: chunks of live arenas, and those that a thread keeps for its next arena.
         idle_chunk_bytes: free chunks with memory.
         returned_bytes: free chunks without memory: addresses only.
         reserved_bytes: reserved addresses.

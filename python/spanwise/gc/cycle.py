@@ -164,7 +164,9 @@ class Cycles(HandleOwner):
         """The calls that worked on cycles: `cycle`, `phase` before, `at_ns`, `ns`, `held_bytes`.
 
         Of a concurrent cycle: its first stop, when it begins, and the longest of those that ended
-        marking, when a call finds that the cycle has ended.
+        marking, when a call finds that the cycle has ended. Each is counted from the request, with
+        the wait for threads that still run; `events()` has that wait (`wait`) and the time in
+        which nothing ran (`pause`) apart.
         """
         return as_rows(np.array(list(self._pauses), PAUSE_DTYPE))
 
@@ -174,6 +176,9 @@ class Cycles(HandleOwner):
 
     def utilisation(self, windows_ns: Iterable[float] | None = None) -> Rows:
         """Return the minimum mutator utilisation by length of the window, up to now.
+
+        It takes the rows of `pauses` for pauses; `events().utilisation()` is exact for concurrent
+        cycles.
 
         Args:
             windows_ns: lengths of windows; None: from the shortest call to the heap's lifetime.
@@ -242,7 +247,8 @@ class Cycles(HandleOwner):
                 spent -= before.stopped_ns
             begun = max(self._now_ns() - spent, 0)
             held = int(lib.sw_heap_held_bytes(self._handle.heap))
-            self._pauses.append((cycle.number, phase, begun, spent, held))
+            if spent > 0 or not cycle.concurrent:  # else only the background thread worked
+                self._pauses.append((cycle.number, phase, begun, spent, held))
             if idle:
                 self._cycles.append(cycle)
             self._running = cycle if cycle.concurrent and not idle else None

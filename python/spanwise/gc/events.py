@@ -257,7 +257,8 @@ class CollectorEvents(Value, Result, Tabular):
         lost = f", {self.lost} lost" if self.lost else ""
         count = _format.plural(len(self.array), "event")
         whole = f"{_format.digits(self.total_ns / 1e6)} ms"
-        return f"{self.source}: {count} in {whole}{lost}: {', '.join(sums)}"
+        kinds = f": {', '.join(sums)}" if sums else ""
+        return f"{self.source}: {count} in {whole}{lost}{kinds}"
 
 
 def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:

@@ -167,7 +167,7 @@ def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
     `rows`: as `CollectedHeap.cycles`.
     """
-    ax = ax or new_axes()
+    own, ax = ax is None, ax or new_axes()
     parts = {"kept": "marked_bytes", "freed": "freed_bytes", "freed by hand": "pending_bytes"}
     names = rows.dtype.names or ()
     columns = {
@@ -185,8 +185,9 @@ def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("cycle")
     ax.set_ylabel(f"slots, {unit}")
     ax.set_title("what each cycle kept and freed")
+    ax.locator_params("x", integer=True)
     if bottom.any():
-        ax.legend()
+        add_legend(ax, own)
     return ax
 
 

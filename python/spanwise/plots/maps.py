@@ -24,6 +24,7 @@ from spanwise.plots.style import (
     scale_of,
     styled,
     time_scale_of,
+    when,
 )
 from spanwise.results.files import check_output, whole_file
 
@@ -290,7 +291,7 @@ def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
     spans = int((one.array["kind"] == SLOTS).sum())
     live = _format.number(one.ledger.live_objects)
     ax.set_title(
-        f"{one.ledger.source or 'heap'} at {one.ledger.at}, table {one.ledger.table}:\n"
+        f"{one.ledger.source or 'heap'} {when(one.ledger.at)}, table {one.ledger.table}:\n"
         f"{live} live objects in {_format.plural(spans, 'span')}"
     )
     _explain(ax, grid, by, most)
@@ -408,7 +409,7 @@ def slots(tiles: HeapMap, tile: int, ax: Axes | None = None) -> Axes:
     live = len(rows) - len(free)
     where = _format.size(int(one["offset"]))
     ax.set_title(
-        f"{ledger.source or 'heap'} at {ledger.at}, table {ledger.table}:\n"
+        f"{ledger.source or 'heap'} {when(ledger.at)}, table {ledger.table}:\n"
         f"span at {where}, {live:,} of {_format.plural(len(rows), 'slot')} in use"
     )
     return ax

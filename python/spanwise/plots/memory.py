@@ -20,6 +20,7 @@ from spanwise.plots.style import (
     scale_of,
     stacked_parts,
     time_scale_of,
+    when,
 )
 from spanwise.results.rows import AnyRows
 
@@ -81,8 +82,8 @@ def ledgers(
     ax.set_xlabel(f"held beyond requested, {unit}" if waste_only else f"held, {unit}")
     first = rows[0] if rows else None
     if first is not None:
-        when = f" at {first.at}" if first.at in MOMENTS else ""
-        ax.set_title(f"{first.source or 'where the bytes are'}{when}")
+        at = f" at {first.at}" if first.at in MOMENTS else ""
+        ax.set_title(f"{first.source or 'where the bytes are'}{at}")
     add_legend(ax, own, columns=5)
     return ax
 
@@ -104,7 +105,7 @@ def occupancy(one: Ledger, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("slots in use, % of the span's slots")
     ax.set_ylabel("spans")
     spans = _format.plural(int(counts.sum()), "span")
-    ax.set_title(f"{one.source or 'heap'} at {one.at}, table {one.table}: {spans} of slots")
+    ax.set_title(f"{one.source or 'heap'} {when(one.at)}, table {one.table}: {spans} of slots")
     return ax
 
 
@@ -246,7 +247,7 @@ def waste_by_class(one: Ledger, ax: Axes | None = None, *, classes: int = 12) ->
     ax.set_ylabel("slots of the class")
     rest = f"; the {len(shown)} of {wasting} with the most" if len(shown) < wasting else ""
     ax.set_title(
-        f"{one.source or 'heap'} at {one.at}, table {one.table}:\n"
+        f"{one.source or 'heap'} {when(one.at)}, table {one.table}:\n"
         f"classes have {_format.size(int(total.sum()))} of {_format.size(one.waste_bytes)}"
         f" waste{rest}"
     )

@@ -285,7 +285,7 @@ def arena_lifetimes(rows: AnyRows, ax: Axes | None = None) -> Axes:
 
     `rows`: from `ArenaTracker.events`.
     """
-    ax = ax or new_axes()
+    own, ax = ax is None, ax or new_axes()
     times = np.asarray(rows["time_ns"]).astype(float)
     first, last = (float(times.min()), float(times.max())) if len(times) else (0.0, 1.0)
     scale, unit = time_scale_of(max(last - first, 1.0))
@@ -305,8 +305,9 @@ def arena_lifetimes(rows: AnyRows, ax: Axes | None = None) -> Axes:
     ax.set_xlabel(f"time since the first event, {unit}")
     ax.set_ylabel("arena, by its number")
     ax.set_title("lives of arenas")
+    ax.locator_params("y", integer=True)
     if len(rows):
-        ax.legend()
+        add_legend(ax, own)
     return ax
 
 

@@ -134,6 +134,11 @@ def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
     return made
 
 
+def when(at: str) -> str:
+    """Name the moment of a ledger in a title: "at the end", but "now" of a live heap."""
+    return at if at == "now" else f"at {at}"
+
+
 def add_legend(ax: Axes, own: bool, columns: int = 4) -> None:
     """Put the legend below a figure of our own, or inside the caller's Axes."""
     if own:

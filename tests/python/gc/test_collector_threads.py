@@ -50,6 +50,7 @@ def test_a_cycle_runs_while_threads_change_the_heap() -> None:
         assert cycle.stopped_ns == cycle.start_stop_ns + cycle.end_stop_ns
         pauses = heap.pauses
         assert int(pauses["ns"].sum()) == cycle.stopped_ns
+        assert (pauses["ns"] > 0).all()  # work of the background thread alone is no pause
         assert set(pauses["cycle"].tolist()) == {1}
         del cut
         lists.pop(0)

@@ -417,7 +417,7 @@ def test_occupancy_has_each_span_once() -> None:
         ax = plots.occupancy(heap.ledger())
     heights = [bar.get_height() for bar in ax.patches]  # type: ignore[attr-defined]
     assert heights == [0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 2]
-    assert ax.get_title() == "heap at now, table go: 4 spans of slots"
+    assert ax.get_title() == "heap now, table go: 4 spans of slots"
 
 
 def test_classes_of_tables_lie_below_the_sizes() -> None:
@@ -501,7 +501,7 @@ def test_three_classes_by_hand() -> None:
         f"4.8 KiB, {4892 / whole:.1%}".replace("%", " %"),
         f"960 B, {960 / whole:.1%}".replace("%", " %"),
     ]
-    title = f"heap at now, table go:\nclasses have 13.9 KiB of {whole / 1024:.1f} KiB waste"
+    title = f"heap now, table go:\nclasses have 13.9 KiB of {whole / 1024:.1f} KiB waste"
     assert ax.get_title() == title
 
 
