@@ -241,6 +241,10 @@ class Tabular:
             """The rows."""
             ...
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The columns of `array`, for polars, pyarrow and others; see `Rows`."""
+        return self.array.__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> Any:
         """Return `array` as a pandas.DataFrame.
 

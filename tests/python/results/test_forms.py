@@ -89,6 +89,19 @@ def test_tools_that_are_installed_read_rows(tool: str) -> None:
         assert list(module.DataFrame(rows[:0][names]).columns) == names
 
 
+@pytest.mark.parametrize("tool", ["pyarrow", "polars"])
+def test_tools_that_are_installed_read_results(tool: str) -> None:
+    """A result's rows, without asking for them."""
+    module = pytest.importorskip(tool)
+    pytest.importorskip("pyarrow")
+    recording = sw.workloads.steady_replacement(50, 200)
+    for result in (recording.ledger(), recording.live_sites(), recording.span_pinning("size")):
+        made = module.table(result) if tool == "pyarrow" else module.DataFrame(result)
+        names = made.column_names if tool == "pyarrow" else made.columns
+        assert list(names) == list(result.array.dtype.names)
+        assert made.shape[0] == len(result.array)
+
+
 def test_arrow_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(sw.UnsupportedError, match="pip install pyarrow, or use rows"):
