@@ -16,8 +16,11 @@ _Static_assert(SW_GUARD_HELD == 1 << HELD_LOG2, "places are drawn by a shift");
  * lines twice would cost more than clearing it. */
 enum { CHECKED_BYTES_MAX = 512 };
 
+/* If the program continues, the object is cleared, so that its span, which another class may get,
+ * is not reported for the same write. */
 static sw_cold void release_dirty(sw_cache *cache, void *p, size_t bytes, const char *op) {
     sw_guard_check_clear(p, bytes, op);
+    memset(p, 0, bytes);
     sw_free_slow(cache, p, op);
 }
 
