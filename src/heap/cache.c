@@ -346,7 +346,7 @@ static void strip_if_many(sw_cache *cache) {
     cache->cold->stripped = stripped;
 }
 
-/* Bounds the free pages that ended threads leave behind: above SW_CLOSED_FREE_BYTES, all free pages
+/* Bounds the free pages of ended threads: above SW_CLOSED_FREE_BYTES, all free pages
  * go back now. A tick would return them later, but only if another thread takes the heap's lock. */
 static void bound_free_pages(sw_heap *heap) {
     sw_pages *pages = &heap->pages;

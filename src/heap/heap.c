@@ -18,7 +18,7 @@
 /* Options of heaps: defaults, structs of older and later versions, and the values that are
  * rejected. */
 
-#define MEND "call sw_heap_options_init first"
+#define ADVICE "call sw_heap_options_init first"
 enum { LARGE_TOUCHED_ALL = 1000000 };
 
 static const sw_heap_options defaults = {.decay_ns = SW_DECAY_DEFAULT_MS * 1000000ull};
@@ -98,7 +98,7 @@ static sw_status sw_options_read(const sw_heap_options *given, const char *op,
     *out = defaults;
     if (given != NULL) {
         if (!sw_sized_is_valid(given->struct_bytes))
-            return sw_sized_refuse(given->struct_bytes, op, MEND);
+            return sw_sized_refuse(given->struct_bytes, op, ADVICE);
         if (!rest_is_zero(given))
             return sw_fail(SW_UNSUPPORTED, op,
                            "options of %llu bytes use fields that this version lacks: it has %zu",

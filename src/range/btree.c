@@ -223,12 +223,11 @@ static bool reserve_splits(sw_btree *btree, const sw_btree_path *path) {
     return sw_nodes_reserve(&btree->nodes, level + (level > btree->height));
 }
 
-bool sw_btree_add(sw_btree *btree, sw_btree_path *path, bool behind, uint64_t start,
-                  uint64_t size) {
+bool sw_btree_add(sw_btree *btree, sw_btree_path *path, bool after, uint64_t start, uint64_t size) {
     sw_check2(sw_btree_check(btree) ?: sw_btree_node_check(path->at[0].node));
     if (!reserve_splits(btree, path)) return false;
     entry fresh = {start, size, NULL};
-    uint32_t level = 0, index = path->at[0].index + behind;
+    uint32_t level = 0, index = path->at[0].index + after;
     btree->count++;
     while (path->at[level].node->count == SW_BTREE_ENTRIES) {
         sw_btree_node *right = split(btree, path->at[level].node, index, &fresh, level);

@@ -83,9 +83,9 @@ static inline uint64_t sw_btree_size(const sw_btree_path *path) {
 void sw_btree_resize(sw_btree *btree, const sw_btree_path *path, uint64_t start, uint64_t size);
 /* Removes a path's hole; the path is not valid after that. */
 void sw_btree_remove(sw_btree *btree, sw_btree_path *path);
-/* Adds a hole that touches no other. behind: after the path's hole; otherwise before all holes, for
+/* Adds a hole that touches no other. after: after the path's hole; otherwise before all holes, for
  * a path of which sw_btree_before returned false. False: no memory, and nothing has changed. */
-bool sw_btree_add(sw_btree *btree, sw_btree_path *path, bool behind, uint64_t start, uint64_t size);
+bool sw_btree_add(sw_btree *btree, sw_btree_path *path, bool after, uint64_t start, uint64_t size);
 
 const char *sw_btree_check(const sw_btree *btree);
 const char *sw_btree_node_check(const sw_btree_node *node);

@@ -405,7 +405,7 @@ static void returns_what_is_old(void) {
     end();
 }
 
-/* No call gives back more than 8 chunks unasked, and the next ones go on. */
+/* No call returns more than 8 chunks to the system unasked; the next ones continue. */
 static void returns_few_at_a_time(void) {
     enum { MANY = 20 };
     begin(SECOND);

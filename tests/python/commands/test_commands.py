@@ -88,18 +88,18 @@ def test_a_file_that_cannot_be_written(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, *files = words
-    behind = [] if files else ["--", "/bin/ls"]
+    program = [] if files else ["--", "/bin/ls"]
     for name, why in (
         ("no/a.out", "cannot be written: No such file or directory"),
         ("a.swt/a.out", "cannot be written: Not a directory"),
         (".", "cannot be written: Is a directory"),
     ):
-        assert error_line(capsys, command, *files, "-o", name, *behind) == f"{name}: {why}"
-    assert error_line(capsys, command, *files, "-o", "-", *behind) == (
+        assert error_line(capsys, command, *files, "-o", name, *program) == f"{name}: {why}"
+    assert error_line(capsys, command, *files, "-o", "-", *program) == (
         "-: standard output is not written to; give the name of a file"
     )
     if command != "record":
-        assert error_line(capsys, command, *files, "-o", "a.swt", *behind) == (
+        assert error_line(capsys, command, *files, "-o", "a.swt", *program) == (
             "a.swt: is a recording, which would be lost; give another name"
         )
 
