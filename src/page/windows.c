@@ -3,8 +3,6 @@
  * and no frontier moves. */
 #include "page/pages.h"
 
-#include <string.h>
-
 #include "base/base.h"
 #include "sizeclass/table.h"
 
@@ -87,6 +85,20 @@ static sw_noinline void note_map_write(const sw_pages *pages, const uint32_t *en
     if (touch->count != before) count_touched_map(pages);
 }
 
+/* The stores are atomic, because a collector that marks meanwhile follows pointers to this range. A
+ * large object has hundreds of entries, so they are written in pairs. */
+static void write_entries(uint32_t *entry, uint64_t n, uint32_t span_id) {
+    typedef uint64_t entry_pair __attribute__((may_alias));
+    const uint64_t two = (uint64_t)span_id << 32 | span_id;
+    if ((uintptr_t)entry % sizeof two != 0 && n > 0) {
+        __atomic_store_n(entry++, span_id, __ATOMIC_RELAXED);
+        n--;
+    }
+    for (; n >= 2; n -= 2, entry += 2)
+        __atomic_store_n((entry_pair *)(void *)entry, two, __ATOMIC_RELAXED);
+    if (n > 0) __atomic_store_n(entry, span_id, __ATOMIC_RELAXED);
+}
+
 void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) {
     const sw_window *window = sw_pages_window_of(pages, page);
     uint32_t shift = pages->page_shift - SW_FRAME_SHIFT;
@@ -94,11 +106,7 @@ void sw_pages_map(sw_pages *pages, uint32_t page, uint32_t n, uint32_t span_id) 
     uint64_t frames = (uint64_t)n << shift;
     uint32_t *entry = window->map + first;
     __atomic_thread_fence(__ATOMIC_RELEASE); /* publishes the record: sw_space_id_of */
-    /* Eight entries are written at a time, because a large object has hundreds. */
-    const uint32_t ids[8] = {span_id, span_id, span_id, span_id,
-                             span_id, span_id, span_id, span_id};
-    for (; frames >= 8; frames -= 8, entry += 8) memcpy(entry, ids, sizeof ids);
-    while (frames-- > 0) *entry++ = span_id;
+    write_entries(entry, frames, span_id);
     if (sw_touch_map_is_on(&pages->touch))
         note_map_write(pages, window->map + first, (uint64_t)n << shift);
 }
