@@ -31,10 +31,12 @@ typedef struct sw_os_module {
  * _dl_find_object (glibc 2.35). */
 const uint8_t *sw_os_eh_frame_hdr(uintptr_t pc, uintptr_t *module_start, uintptr_t *module_end);
 
-/* Calls fn for each executable range until it returns false. Holds the loader's lock meanwhile. */
-void sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *arg);
+/* Calls fn for each executable range until it returns false. Holds the loader's lock meanwhile.
+ * False: another thread is forking, so fn was not called. */
+bool sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *arg);
 
-/* Returns a number that changes when a module is loaded or unloaded. */
+/* Returns a number that changes when a module is loaded or unloaded; 0: another thread is forking.
+ */
 uint64_t sw_os_modules_generation(void);
 
 /* Stores the path of the program's file, "" if it is unknown. An absolute path that was given to

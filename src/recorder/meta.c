@@ -139,12 +139,12 @@ static bool put_module(const sw_os_module *module, void *arg) {
 void record_modules_flush(void) {
     if (record_option.stacks == 0 || (record_gate & RECORD_STOPPED) != 0) return;
     uint64_t generation = sw_os_modules_generation();
-    if (generation == __atomic_load_n(&meta.generation, __ATOMIC_RELAXED)) return;
+    if (generation == 0 || generation == __atomic_load_n(&meta.generation, __ATOMIC_RELAXED))
+        return;
     if (__atomic_exchange_n(&meta.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
     sw_check2(record_modules_check(&meta));
     swt_buffer buffer = {.data = meta.buffer, .capacity = BUFFER_BYTES};
-    sw_os_each_module(put_module, &buffer);
-    if (record_file_put(SWT_BLOCK_MODULES, &buffer))
+    if (sw_os_each_module(put_module, &buffer) && record_file_put(SWT_BLOCK_MODULES, &buffer))
         __atomic_store_n(&meta.generation, generation, __ATOMIC_RELAXED);
     __atomic_store_n(&meta.busy, 0, __ATOMIC_RELEASE);
 }

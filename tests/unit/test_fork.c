@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forks while other threads are inside caches, or hold the locks of arenas, trackers, slabs, pools,
- * scalable allocators, ranges and backings, and while caches keep large objects or empty spans. The
- * child can use all of them, and no object is lost. One argument: the number of forks of each kind
- * beside caches (40 by default). */
+ * scalable allocators, ranges and backings, or walk the loaded modules, and while caches keep large
+ * objects or empty spans. The child can use all of them, and no object is lost. One argument: the
+ * number of forks of each kind beside caches (40 by default). */
 #include <stdatomic.h>
 
 #include "arenas.h"
 #include "heap/heap.h"
 #include "heaps.h"
+#include "os/scan.h"
+#include "os/unwind.h"
 #include "spawn.h"
 
 enum { THREADS = 3, HELD = 400, FORKS = 100 };
@@ -298,6 +300,35 @@ static void forks_of_backings(int forks) {
     sw_range_destroy(range);
 }
 
+/* --- walks over the loaded modules, which hold a lock of the loader ----------------------------- */
+
+static bool see_data(void *arg, const sw_os_data *data) {
+    *(size_t *)arg += data->bytes;
+    return true;
+}
+
+static bool see_module(const sw_os_module *module, void *arg) {
+    *(size_t *)arg += module->end > module->start;
+    return true;
+}
+
+static void *walk_modules(void *arg) {
+    size_t seen = 0;
+    while (goes_on()) {
+        CHECK(sw_os_each_data(see_data, &seen));
+        (void)sw_os_each_module(see_module, &seen); /* not during a fork */
+    }
+    CHECK(seen != 0);
+    return arg;
+}
+
+static int walks_work(void) {
+    size_t bytes = 0, ranges = 0;
+    if (!sw_os_each_data(see_data, &bytes) || bytes == 0) return 1;
+    if (!sw_os_each_module(see_module, &ranges) || ranges == 0) return 2;
+    return sw_os_modules_generation() == 0 ? 3 : 0;
+}
+
 int main(int argc, char **argv) {
     int forks = argc > 1 ? atoi(argv[1]) : 40;
     heap = heap_with((heap_setting){0});
@@ -310,5 +341,6 @@ int main(int argc, char **argv) {
     forks_of_pools(forks);
     a_destroyed_pool_is_forgotten();
     forks_of_backings(forks);
+    fork_beside(walk_modules, walks_work, forks);
     return check_result();
 }

@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 
 #include "base/base.h"
 #include "base/thread_state.h"
+#include "os/linux/modules.h"
 #include "os/os.h"
 #include "os/scan.h"
 #include "os/unwind.h"
@@ -161,7 +161,7 @@ static void install_halt(void) {
     void (*code)(void) = install_halt;
     uintptr_t own;
     __builtin_memcpy(&own, &code, sizeof own);
-    (void)dl_iterate_phdr(find_text, (void *)own);
+    sw_os_visit_modules(find_text, (void *)own);
     uint64_t callers[2]; /* prepares the walk */
     bool walks = sw_os_call_stack(callers, 2) == 2;
     halt_installed =

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "os/linux/modules.h"
 #include "os/os.h"
 #include "os/scan.h"
 
@@ -91,7 +92,7 @@ static int visit_data(struct dl_phdr_info *info, size_t size, void *arg) {
 
 bool sw_os_each_data(bool (*fn)(void *arg, const sw_os_data *data), void *arg) {
     walk w = {.fn = fn, .arg = arg};
-    (void)dl_iterate_phdr(visit_data, &w);
+    sw_os_visit_modules(visit_data, &w);
     return !w.failed;
 }
 
@@ -157,7 +158,7 @@ static int check_block(struct dl_phdr_info *info, size_t size, void *arg) {
 static bool sw_os_tls_begin(uintptr_t thread_pointer) {
     walk w = {.thread_pointer = thread_pointer, .failed = HAS_VECTOR == 0};
     find_static_tls();
-    if (!w.failed) (void)dl_iterate_phdr(check_block, &w);
+    if (!w.failed) sw_os_visit_modules(check_block, &w);
     return !w.failed;
 }
 

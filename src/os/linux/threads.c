@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "base/thread_state.h"
+#include "os/linux/modules.h"
 #include "os/os.h"
 
 /* --- records of threads ----------------------------------------------------------------------- */
@@ -372,5 +373,6 @@ bool sw_os_at_thread_exit(void (*fn)(void *), void *arg) {
 /* --- fork ------------------------------------------------------------------------------------- */
 
 bool sw_os_at_fork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+    sw_os_modules_fork_register();
     return pthread_atfork(prepare, parent, child) == 0;
 }

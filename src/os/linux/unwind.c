@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
-#include <link.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -15,6 +14,7 @@
 
 #include "base/base.h"
 #include "os/linux/cfi.h"
+#include "os/linux/modules.h"
 #include "os/os.h"
 #include "os/unwind.h"
 
@@ -73,7 +73,7 @@ const uint8_t *sw_os_eh_frame_hdr(uintptr_t pc, uintptr_t *module_start, uintptr
         return found.eh_frame;
     }
     query q = {.pc = pc};
-    (void)dl_iterate_phdr(find_by_phdr, &q);
+    (void)sw_os_try_visit_modules(find_by_phdr, &q);
     *module_start = q.module_start;
     *module_end = q.module_end;
     return q.eh_frame_hdr;
@@ -127,9 +127,9 @@ static int visit_module(struct dl_phdr_info *info, size_t size, void *arg) {
     return 0;
 }
 
-void sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *arg) {
+bool sw_os_each_module(bool (*fn)(const sw_os_module *module, void *arg), void *arg) {
     walk w = {.fn = fn, .arg = arg};
-    (void)dl_iterate_phdr(visit_module, &w);
+    return sw_os_try_visit_modules(visit_module, &w);
 }
 
 static int read_generation(struct dl_phdr_info *info, size_t size, void *arg) {
@@ -140,7 +140,7 @@ static int read_generation(struct dl_phdr_info *info, size_t size, void *arg) {
 
 uint64_t sw_os_modules_generation(void) {
     uint64_t generation = 0;
-    (void)dl_iterate_phdr(read_generation, &generation);
+    (void)sw_os_try_visit_modules(read_generation, &generation);
     return generation;
 }
 
