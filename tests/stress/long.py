@@ -31,11 +31,9 @@ COLLECTOR: dict[str, list[Command]] = {
         )
     ],
     "collector_concurrent": [
-        (
-            *("SPANWISE_GC_GRAPHS=100000", "SPANWISE_GC_FORKS=10000"),
-            f"{RELEASE}/test_collector_concurrent",
-        ),
-        ("SPANWISE_GC_GRAPHS=2000", f"{TSAN}/test_collector_concurrent"),
+        ("SPANWISE_GC_GRAPHS=100000", f"{RELEASE}/test_collector_mutators"),
+        ("SPANWISE_GC_GRAPHS=2000", f"{TSAN}/test_collector_mutators"),
+        ("SPANWISE_GC_FORKS=10000", f"{RELEASE}/test_collector_concurrent"),
     ],
     "collector_refs": [("SPANWISE_GC_GRAPHS=100000", f"{RELEASE}/test_collector_refs")],
     "collector_list": [(f"{RELEASE}/test_collector_mark", "10000000")],

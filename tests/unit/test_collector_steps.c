@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cycles in steps, between allocations, writes and frees, against the model of collector_model.h:
  * random graphs and forks. SPANWISE_GC_GRAPHS=n sets the number of random graphs; the full form is
- * 100,000. Threads: test_collector_concurrent.c, test_collector_stop.c. */
+ * 100,000. Threads: test_collector_mutators.c, test_collector_stop.c. */
 #include "collector_model.h"
 #include "gc/gc.h"
 #include "spawn.h"
