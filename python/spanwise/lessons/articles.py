@@ -41,6 +41,7 @@ class Claim(NamedTuple):
     ours: float | str | None  # our figure or finding; None: none
     reason: str  # reason for the verdict
     notebook: str  # number of the notebook that shows it
+    others: str  # what other implementations took here; "": none
 
     @property
     def key(self) -> Key:
@@ -58,10 +59,10 @@ def claims() -> tuple[Claim, ...]:
             group["source"],
             data["machines"][group["source"]],
             *(case, value, unit),
-            *(group["verdict"], ours, group["reason"], group["notebook"]),
+            *(group["verdict"], ours, group["reason"], group["notebook"], "".join(others)),
         )
         for group in data["groups"]
-        for case, unit, value, ours in group["rows"]
+        for case, unit, value, ours, *others in group["rows"]
     )
 
 
@@ -94,9 +95,11 @@ def _text(rows: list[Claim]) -> str:
         group = [row for row in rows if (row.verdict, row.reason) == (verdict, reason)]
         lines.append(f"{verdict}: {_format.plural(len(group), 'claim')}. {reason}")
         for row in group:
-            said = "" if row.value is None else f": {row.value:,g} {row.unit}"
-            ours = "" if row.ours is None else f"; here {row.ours}"
-            lines.append(f"    {row.case}{said}{ours}")
+            said = "" if row.value is None else f": {row.value:,.10g} {row.unit}"
+            found = row.ours if isinstance(row.ours, str | None) else f"{row.ours:,.10g}"
+            ours = "" if found is None else f"; here {found}"
+            others = f", {row.others}" if row.others else ""
+            lines.append(f"    {row.case}{said}{ours}{others}")
     return "\n".join(lines)
 
 
