@@ -265,8 +265,8 @@ SW_API sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle);
  * sw_gc_cycle. */
 typedef struct sw_gc_pace {
     uint64_t struct_bytes;
-    /* As GOGC: a cycle is due after sw_gc_new has allocated this percentage of the bytes live after
-     * the last cycle, or of 4 MiB if that is more. 0: never. */
+    /* As GOGC: a cycle is due after sw_gc_new and sw_gc_build have allocated this percentage of the
+     * bytes live after the last cycle, or of 4 MiB if that is more. 0: never. */
     uint32_t percent;
     /* 0: a due cycle runs at once. 1: a cycle begins when half of that is allocated; assists of
      * sw_gc_new, proportional to allocation, finish it in time. */
@@ -327,7 +327,8 @@ SW_API void sw_gc_write_all(sw_gc *gc, void *at, void *const *values, size_t cou
 /* Build a graph, for studies and tests: `nodes` objects of the type, allocated in order. Edge e of
  * object i, in the type's e-th pointer word, points to object edges[i * degree + e]; SW_GC_NO_EDGE:
  * NULL. addresses[0 .. nodes) receives the objects. They are unreachable: no cycle may begin until
- * the program has made them reachable. Errors: SW_INVALID: no such type, fewer than `degree`
+ * the program has made them reachable. Their bytes count towards the pace, but only sw_gc_new
+ * starts the cycle that becomes due. Errors: SW_INVALID: no such type, fewer than `degree`
  * pointer words among its first 64 words, or an edge out of range; nothing is allocated. SW_NOMEM:
  * the objects so far become garbage. */
 #define SW_GC_NO_EDGE UINT32_MAX

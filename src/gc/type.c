@@ -218,14 +218,18 @@ static sw_status check_edges(const uint32_t *edges, size_t nodes, uint32_t degre
     return SW_OK;
 }
 
+/* Allocates the objects, and counts their bytes for the pace. A due cycle is left to the next
+ * sw_gc_new, because nothing refers to the objects yet. */
 static sw_status make_nodes(sw_gc *gc, uint32_t type, size_t nodes, void **addresses) {
     const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
     unsigned flags = layout->scan ? SW_SCAN | type << SW_TYPE_SHIFT : 0;
-    for (size_t i = 0; i < nodes; i++) {
-        addresses[i] = sw_heap_alloc(gc->heap, layout->bytes, flags);
-        if (addresses[i] == NULL) return SW_NOMEM; /* the last error is set */
+    size_t made = 0;
+    for (; made < nodes; made++) {
+        addresses[made] = sw_heap_alloc(gc->heap, layout->bytes, flags);
+        if (addresses[made] == NULL) break; /* the last error is set */
     }
-    return SW_OK;
+    (void)__atomic_add_fetch(&gc->fresh, made * layout->bytes, __ATOMIC_RELAXED);
+    return made == nodes ? SW_OK : SW_NOMEM;
 }
 
 sw_status sw_gc_build(sw_gc *gc, uint32_t type, uint32_t degree, size_t nodes,

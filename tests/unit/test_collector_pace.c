@@ -55,6 +55,24 @@ static void expect_after(const fixture *f, uint32_t count) {
     CHECK(sw_gc_current_phase(f->gc) == SW_GC_IDLE);
 }
 
+/* Objects of sw_gc_build count, but the cycle begins with the next object of sw_gc_new. */
+static void built_objects_count(void) {
+    enum { BUILT = 4 * A_MIB + 9 };
+    static void *addresses[BUILT];
+    fixture f;
+    start(&f);
+    set_pace(&f, 100, 0, 0);
+    CHECK(sw_gc_build(f.gc, f.plain, 0, BUILT / 2, NULL, addresses) == SW_OK);
+    make_garbage(&f, 1);
+    CHECK(last(&f).number == 0);
+    CHECK(sw_gc_build(f.gc, f.plain, 0, BUILT - BUILT / 2, NULL, addresses) == SW_OK);
+    CHECK(last(&f).number == 0);
+    make_garbage(&f, 1);
+    CHECK(last(&f).number == 1 && last(&f).freed_objects == BUILT + 1);
+    expect_after(&f, 4 * A_MIB);
+    CHECK(sw_gc_destroy(f.gc) == SW_OK);
+}
+
 static pthread_barrier_t other_joins, other_ends;
 
 static void *join_and_block(void *gc) {
@@ -514,6 +532,7 @@ static void pieces(void) {
 }
 
 int main(void) {
+    built_objects_count();
     threads_that_join_meanwhile(false);
     threads_that_join_meanwhile(true);
     in_steps();

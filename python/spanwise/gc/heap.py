@@ -32,9 +32,10 @@ from spanwise.tables.table import SizeClassTable, as_table
 class CollectedHeap(Cycles):
     """A heap with a collector. Any thread may use it; a lock serialises the calls.
 
-    Objects that Python refers to (from `new` and `build`) are roots. The program starts cycles:
+    Objects that Python refers to (from `new()` and `build()`) are roots. The program starts cycles:
     `collect()` runs a whole cycle; `start()`, `step()` and `finish()` run one in pieces, between
-    which the program may allocate, write and free. After `set_pace()` cycles start automatically.
+    which the program may allocate, write and free. After `set_pace()`, `new()` starts cycles that
+    are due, by the bytes that `new()` and `build()` have allocated since the last one.
 
     Args:
         table: size classes, or a table's name.
@@ -70,10 +71,10 @@ class CollectedHeap(Cycles):
         given = c_options(made, as_options(options), tracked=False, tiny=tiny)
         _lib.check_type(conservative, bool, "conservative")
         _lib.check_type(concurrent, bool, "concurrent")
+        super().__init__()  # before the collector, so that its events are not before the heap
         self._handle: GcHandle = GcHandle(
             given, made, conservative=conservative, concurrent=concurrent
         )
-        super().__init__()
         self._paced = False
 
     # --- life ---
@@ -153,9 +154,9 @@ class CollectedHeap(Cycles):
         """Allocate an object, or `count` contiguous objects; all pointers are NULL.
 
         Args:
-            type: from `add_type`.
+            type: from `add_type()`.
             count: number of contiguous objects.
-            finalizer: as in `set_finalizer`.
+            finalizer: as in `set_finalizer()`.
 
         Raises:
             InvalidError: count is 0 or too large, or the type belongs to another heap.
@@ -185,7 +186,7 @@ class CollectedHeap(Cycles):
             size: bytes; read and write its words by `obj[word]`.
 
         Raises:
-            As `new`.
+            As `new()`.
 
         >>> heap = CollectedHeap()
         >>> box = heap.new_untyped(16)
@@ -251,7 +252,7 @@ class CollectedHeap(Cycles):
         """Set or replace the finalizer of an object; None removes it.
 
         A cycle that finds the object unreachable makes the finalizer due, and keeps the object and
-        all that it reaches. `run_finalizers` calls the finalizer once, with the object. Closing
+        all that it reaches. `run_finalizers()` calls the finalizer once, with the object. Closing
         the heap calls no finalizer.
 
         Raises:
@@ -304,10 +305,13 @@ class CollectedHeap(Cycles):
     ) -> Graph:
         """Allocate a graph of objects in one C call.
 
+        It starts no cycle, because the objects become roots afterwards. Their bytes count towards
+        the pace, so the next `new()` starts a cycle that is due.
+
         Args:
             type: of all objects; edge e is stored in the e-th pointer word.
             edges: integers of shape (nodes, degree): the target of each edge, or `2**32 - 1` for
-                none, as `random_graph`, `binary_tree` and `linked_list` return.
+                none, as `random_graph()`, `binary_tree()` and `linked_list()` return.
             keep: nodes that become roots; None: node 0.
 
         Raises:
@@ -353,11 +357,14 @@ class CollectedHeap(Cycles):
         limit_bytes: SupportsIndex | None = None,
         in_steps: bool = False,
     ) -> None:
-        """Let `new` start and finish cycles, as Go's GOGC and GOMEMLIMIT do.
+        """Let `new()` start and finish cycles, as Go's GOGC and GOMEMLIMIT do.
+
+        The bytes that `new()` and `build()` allocate count, from this call and from the end of each
+        cycle on; those of `new_untyped()` do not. Only `new()` starts cycles, before it allocates.
 
         Args:
-            percent: a cycle is due after `new` has allocated this percentage of the bytes live
-                after the last cycle, or of 4 MiB if that is more. 0: never.
+            percent: a cycle is due after this percentage of the bytes live after the last cycle,
+                or of 4 MiB if that is more, has been allocated. 0: never.
             limit_bytes: a soft limit of live plus newly allocated bytes: cycles start earlier, but
                 not before a sixteenth of the live bytes, or 64 KiB, is allocated. None: no limit.
             in_steps: a cycle begins halfway to that point, and later allocations run it in steps;

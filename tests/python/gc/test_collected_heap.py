@@ -172,6 +172,22 @@ def test_bad_edges(edges: object, error: type[Exception], words: str) -> None:
         assert heap.collect().marked_objects == 0
 
 
+def test_built_objects_count_towards_the_pace() -> None:
+    """65,536 objects of 64 B are the 4 MiB of a pace of 100 %; build itself starts no cycle."""
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("node", 64, [0])
+        heap.set_pace(100)
+        heap.build(kind, sw.linked_list(65_000)).release()
+        kept = heap.new(kind)
+        assert len(heap.cycles) == 0
+        heap.build(kind, sw.linked_list(1000)).release()
+        assert len(heap.cycles) == 0
+        other = heap.new(kind)
+        (cycle,) = heap.cycles
+        assert (cycle["freed_objects"], cycle["marked_objects"]) == (66_000, 1)
+        assert len(heap.pauses) == 1 and not (kept.freed or other.freed)
+
+
 def test_a_limit_is_an_error_and_a_collection_helps() -> None:
     options = sw.HeapOptions(limit_bytes=8 << 20)
     with sw.CollectedHeap(options=options) as heap:
