@@ -171,7 +171,8 @@ def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -
     """Draw a heap map: cells in page order, row by row, coloured by a measure of their spans.
 
     Large objects are striped and free pages dotted. Up to 8,192 pages, a white edge on the left of
-    a cell marks the start of a span. Above 131,072 pages, a cell is several pages.
+    a cell marks the start of a span, a large object or a row of free pages. Above 131,072 pages, a
+    cell is several pages. The last row is blank after the end of the heap.
 
     Args:
         tiles: the map.
@@ -194,9 +195,9 @@ def save_frames(
     """Write maps as an animation: .gif, or .html with a slider. The file is written whole or not.
 
     Args:
-        maps: of `Recording.maps`.
+        maps: of `Recording.maps()`.
         path: of the file.
-        by: as in `heap_map`.
+        by: as in `heap_map()`.
         fps: frames per second.
 
     Raises:
@@ -286,7 +287,12 @@ def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
     )
     ax.grid(visible=False)
     ax.set_xticks([])
-    ax.set_xlabel(f"one cell: {_format.size(cell)}; one row: {_format.size(row_bytes)}")
+    notes = [f"one cell: {_format.size(cell)}; one row: {_format.size(row_bytes)}"]
+    if len(grid.kind) <= _MOST_EDGES:
+        notes.append("white left edge: a span, a large object or free pages begin")
+    if len(grid.kind) % grid.width:
+        notes.append("blank end of the last row: beyond the heap")
+    ax.set_xlabel("\n".join(notes))
     ax.set_ylabel(f"place in the heap, {unit}")
     spans = int((one.array["kind"] == SLOTS).sum())
     live = _format.number(one.ledger.live_objects)
@@ -369,7 +375,7 @@ def slots(tiles: HeapMap, tile: int, ax: Axes | None = None) -> Axes:
     The colour is the requested share of the slot. A large object is one slot.
 
     Args:
-        tiles: the map, from `Heap.map` or `Recording.map`.
+        tiles: the map, from `Heap.map()` or `Recording.map()`.
         tile: its index in `HeapMap.array`.
         ax: where to draw; None makes a new figure.
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from spanwise.measure.replay_result import Replay
 
 
+_ROOM = 1.2
+"""The x axis beyond the longest bar of `ledgers`, for the text at its end."""
+
+
 @picture
 def ledgers(
     rows: Sequence[Ledger],
@@ -41,12 +45,15 @@ def ledgers(
 ) -> Axes:
     """Draw a stacked bar per ledger; parts of 0 bytes in all ledgers are omitted.
 
-    A black line in each bar marks the resident bytes, if all ledgers have them.
+    A black line in each bar shows how many of the held bytes are resident, if all ledgers have that
+    number: its distance from the left end. Resident bytes may belong to any part, also to those on
+    the right of the line.
 
     Args:
         rows: the ledgers.
         ax: where to draw; None makes a new figure.
-        labels: names of the bars; default: the tables' names.
+        labels: names of the bars; default: the tables' names. With labels, the title names the
+            table, if it is the same in all ledgers.
         waste_only: omit requested bytes, to enlarge the other parts.
     """
     own = ax is None
@@ -64,26 +71,35 @@ def ledgers(
     resident = [ledger.resident_bytes for ledger in rows]
     known = np.array([count for count in resident if count is not None]) / scale
     if len(known) == len(rows) > 0 and not waste_only:
-        ax.vlines(known, places - 0.31, places + 0.31, colors="black", lw=1.5, label="resident")
+        ax.vlines(
+            known,
+            places - 0.31,
+            places + 0.31,
+            colors="black",
+            lw=1.5,
+            label="resident, of any part",
+        )
     for place, ledger, end in zip(places, rows, left, strict=True):
         wasted = _format.share(ledger.waste_bytes, ledger.held_bytes)
         waste = _format.size(ledger.waste_bytes)
         held = _format.size(ledger.held_bytes)
         _beside(
             ax,
-            f"{waste}, {wasted} of held" if waste_only else f"{held}, {wasted} of it waste",
+            f"{waste}\n{wasted} of held" if waste_only else f"{held}\n{wasted} waste",
             end,
             place,
         )
     ax.set_yticks(places, names)
     ax.invert_yaxis()
-    ax.set_xlim(0, max(left.max(initial=0) * 1.45, 1e-9))
+    ax.set_xlim(0, max(left.max(initial=0) * _ROOM, 1e-9))
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"held beyond requested, {unit}" if waste_only else f"held, {unit}")
     first = rows[0] if rows else None
     if first is not None:
         at = f" at {first.at}" if first.at in MOMENTS else ""
-        ax.set_title(f"{first.source or 'where the bytes are'}{at}")
+        same = labels and len({ledger.table for ledger in rows}) == 1
+        table = f", table {first.table}" if same else ""
+        ax.set_title(f"{first.source or 'where the bytes are'}{at}{table}")
     add_legend(ax, own, columns=5)
     return ax
 
@@ -114,7 +130,7 @@ def timeline(samples: AnyRows, ax: Axes | None = None, *, title: str = "") -> Ax
     """Draw committed bytes over time: requested, round-up, other slots and metadata, free pages.
 
     Args:
-        samples: rows of `Recording.timeline`.
+        samples: rows of `Recording.timeline()`.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
     """

@@ -90,9 +90,15 @@ def test_ledgers() -> None:
     assert segments(resident) == [[[6, -0.31], [6, 0.31]], [[2.5, 0.69], [2.5, 1.31]]]
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first one is at the top
     assert [text.get_text() for text in ax.texts] == [
-        "8.0 KiB, 50.0 % of it waste",
-        "3.0 KiB, 33.3 % of it waste",
+        "8.0 KiB\n50.0 % waste",
+        "3.0 KiB\n33.3 % waste",
     ]
+    assert 8 < ax.get_xlim()[1] < 8 * 1.21 and ax.get_title() == "s at peak"
+    labelled = plots.ledgers([one, other], labels=["lifo", "address"])
+    assert labelled.get_title() == "s at peak, table t"
+    assert [text.get_text() for text in labelled.get_yticklabels()] == ["lifo", "address"]
+    other.table = "u"
+    assert plots.ledgers([one, other], labels=["lifo", "address"]).get_title() == "s at peak"
     other.resident_bytes = None  # lines for all of them or for none
     assert not plots.ledgers([one, other]).collections
 
@@ -404,7 +410,7 @@ def test_waste_alone_is_the_waste() -> None:
     unit = {"KiB": 1 << 10, "MiB": 1 << 20}[ax.get_xlabel().rpartition(" ")[2]]
     assert ends * unit == pytest.approx([one.waste_bytes, other.waste_bytes])
     labels = [text.get_text() for text in ax.figure.legends[0].get_texts()]
-    assert "requested" not in labels and "resident" not in labels
+    assert "requested" not in labels and not any("resident" in label for label in labels)
 
 
 def test_occupancy_has_each_span_once() -> None:

@@ -110,6 +110,7 @@ def test_a_map_is_drawn_with_title_and_units(by: str) -> None:
     ax = RECORDING.map("go").plot(by=by)
     assert ax.get_title().startswith("mine at peak-resident, table go:\n")
     assert "one cell: 8.0 KiB" in ax.get_xlabel()
+    assert "\nwhite left edge: " in ax.get_xlabel()
     assert ax.get_ylabel() == "place in the heap, MiB"
     (image,) = ax.images
     assert np.asarray(image.get_array()).shape[2] == 3
