@@ -139,7 +139,15 @@ def read_cycle(c_gc: Any) -> Cycle | None:
 class Cycles(HandleOwner):
     """Base of `CollectedHeap` that runs cycles, keeps a history of them, and shows the heap."""
 
-    __slots__ = ("_born_ns", "_cycles", "_events", "_lost_events", "_pauses", "_running")
+    __slots__ = (
+        "_born_ns",
+        "_cycles",
+        "_events",
+        "_lost_events",
+        "_pauses",
+        "_recorded_ns",
+        "_running",
+    )
     _handle: GcHandle
 
     def __init__(self) -> None:
@@ -147,6 +155,7 @@ class Cycles(HandleOwner):
         self._pauses: list[tuple[int, str, int, int, int]] = []
         self._events: list[NDArray[np.void]] = []
         self._lost_events = 0
+        self._recorded_ns: int | None = None  # since when no event is missing; None: not recorded
         self._running: Cycle | None = None  # as last seen, while a background thread works on it
         self._born_ns = time.perf_counter_ns()
 
@@ -163,6 +172,8 @@ class Cycles(HandleOwner):
     def pauses(self) -> Rows:
         """The calls that worked on cycles: `cycle`, `phase` before, `at_ns`, `ns`, `held_bytes`.
 
+        Allocations that only swept a span are not among them.
+
         Of a concurrent cycle: its first stop, when it begins, and the longest of those that ended
         marking, when a call finds that the cycle has ended. Each is counted from the request, with
         the wait for threads that still run; `events()` has that wait (`wait`) and the time in
@@ -171,7 +182,7 @@ class Cycles(HandleOwner):
         return as_rows(np.array(list(self._pauses), PAUSE_DTYPE))
 
     def pause_histogram(self) -> Rows:
-        """Return a histogram of the durations in `pauses`; see `spanwise.pause_histogram`."""
+        """Return a histogram of the durations in `pauses`; see `spanwise.pause_histogram()`."""
         return pause_histogram(self.pauses["ns"])
 
     def utilisation(self, windows_ns: Iterable[float] | None = None) -> Rows:
@@ -181,11 +192,12 @@ class Cycles(HandleOwner):
         cycles.
 
         Args:
-            windows_ns: lengths of windows; None: from the shortest call to the heap's lifetime.
+            windows_ns: lengths of windows; None: 61 up to the heap's lifetime, as in
+                `spanwise.mutator_utilisation()`.
 
         Returns:
             `window_ns` and `utilisation` (0 to 1), one row per window; see
-            `spanwise.mutator_utilisation`.
+            `spanwise.mutator_utilisation()`.
 
         Raises:
             InvalidError: a window is not positive, or is longer than the heap's lifetime.
@@ -196,21 +208,44 @@ class Cycles(HandleOwner):
         total = self._now_ns()
         return mutator_utilisation(pauses["at_ns"], pauses["ns"], total, windows_ns)
 
-    def plot_pauses(self, ax: Axes | None = None) -> Axes:
-        """Draw the cumulative distribution of the durations of calls that worked on cycles."""
-        return draw("pauses", self.pauses, ax)
+    # To compare heaps, these draw on one Axes, each with a label.
 
-    def plot_pause_histogram(self, ax: Axes | None = None) -> Axes:
-        """Draw a histogram of the durations of calls that worked on cycles."""
-        return draw("pause_histogram", self.pause_histogram(), ax)
+    def plot_pauses(self, ax: Axes | None = None, *, label: str = "") -> Axes:
+        """Draw the cumulative distribution of the durations of calls that worked on cycles.
 
-    def plot_utilisation(self, ax: Axes | None = None) -> Axes:
-        """Draw the minimum mutator utilisation by length of the window."""
-        return draw("utilisation", self.utilisation(), ax)
+        Args:
+            ax: where to draw; None makes a new figure.
+            label: names the heap in the legend, and draws all calls as one line; "": one line per
+                phase in which they began.
+        """
+        return draw("pauses", self.pauses, ax, label=label)
 
-    def plot_cycles(self, ax: Axes | None = None) -> Axes:
-        """Draw the bytes that each cycle kept and freed."""
-        return draw("cycles", self.cycles, ax)
+    def plot_pause_histogram(self, ax: Axes | None = None, *, label: str = "") -> Axes:
+        """Draw a histogram of the durations of calls that worked on cycles.
+
+        Args:
+            ax: where to draw; None makes a new figure.
+            label: names the heap in the legend, and draws an outline; "": filled.
+        """
+        return draw("pause_histogram", self.pause_histogram(), ax, label=label)
+
+    def plot_utilisation(self, ax: Axes | None = None, *, label: str = "") -> Axes:
+        """Draw the minimum mutator utilisation by length of the window.
+
+        Args:
+            ax: where to draw; None makes a new figure.
+            label: names the heap in the legend.
+        """
+        return draw("utilisation", self.utilisation(), ax, label=label)
+
+    def plot_cycles(self, ax: Axes | None = None, *, label: str = "") -> Axes:
+        """Draw the bytes that each cycle kept and freed.
+
+        Args:
+            ax: where to draw; None makes a new figure.
+            label: names the heap in the legend, and draws lines; "": stacked bars.
+        """
+        return draw("cycles", self.cycles, ax, label=label)
 
     # --- cycles ---
 
@@ -247,7 +282,7 @@ class Cycles(HandleOwner):
                 spent -= before.stopped_ns
             begun = max(self._now_ns() - spent, 0)
             held = int(lib.sw_heap_held_bytes(self._handle.heap))
-            if spent > 0 or not cycle.concurrent:  # else only the background thread worked
+            if spent > 0:  # else only the background thread, or the sweep of an allocation, worked
                 self._pauses.append((cycle.number, phase, begun, spent, held))
             if idle:
                 self._cycles.append(cycle)
@@ -291,7 +326,7 @@ class Cycles(HandleOwner):
         """Begin a cycle by reading the roots.
 
         Args:
-            order: as in `collect`.
+            order: as in `collect()`.
 
         Raises:
             InvalidError: there is no such order.
@@ -316,7 +351,7 @@ class Cycles(HandleOwner):
         return self._step(lib.sw_gc_step, _lib.as_index(work, "work"))
 
     def step_ns(self, ns: SupportsIndex) -> Cycle | None:
-        """Do work as `step` does, for about `ns` nanoseconds.
+        """Do work as `step()` does, for about `ns` nanoseconds.
 
         Args:
             ns: nanoseconds; the clock is read after every 256 units of work.
@@ -376,7 +411,7 @@ class Cycles(HandleOwner):
         Args:
             checkmark: compare each marking with an independent second one.
             clobber: fill freed memory with the byte 0xDB during the sweep.
-            always: collect before each allocation by `new`.
+            always: collect before each allocation by `new()`.
             dangling: abort when a cycle finds a pointer into a safe arena that was freed or reset,
                 with a report of the pointer, the object and who freed the arena.
         """
@@ -390,11 +425,11 @@ class Cycles(HandleOwner):
             check(lib.sw_gc_set_debug(c_gc, sum(bit for wanted, bit in chosen if wanted)))
 
     def record_events(self, capacity: SupportsIndex = 1 << 16) -> None:
-        """Start recording events, which `events` returns; drop those recorded before.
+        """Start recording events, which `events()` returns; drop those recorded before.
 
         Args:
-            capacity: the most events between two calls of `events`, 40 bytes each; beyond that the
-                oldest are overwritten. 0: record none.
+            capacity: the most events between two calls of `events()`, 40 bytes each; beyond that,
+                the oldest are overwritten. 0: record none.
 
         Raises:
             InvalidError: the capacity is above 2**26.
@@ -404,17 +439,22 @@ class Cycles(HandleOwner):
             check(lib.sw_gc_record_events(c_gc, _lib.as_index(capacity, "capacity")))
             self._events.clear()
             self._lost_events = 0
+            self._recorded_ns = self._now_ns() if capacity else None
 
     def events(self) -> CollectorEvents:
-        """Return the events since `record_events`; none without that call."""
+        """Return the events since `record_events()`; none without that call."""
         with self._handle as c_gc:
-            rows, lost = take_events(c_gc)
+            rows, lost, complete_ns = take_events(c_gc)
             self._events.append(rows)
-            self._lost_events += lost
-            return as_events(f"heap {self.id}", self._events, self._lost_events, self._now_ns())
+            if lost:
+                self._lost_events += lost
+                self._recorded_ns = complete_ns
+            now, begin = self._now_ns(), self._recorded_ns
+            begin = now if begin is None else begin
+            return as_events(f"heap {self.id}", self._events, self._lost_events, now, begin)
 
     def ledger(self, *, resident: bool = False) -> Ledger:
-        """Return the ledger: where the heap's bytes are; `resident`: as in `Heap.ledger`.
+        """Return the ledger: where the heap's bytes are; `resident`: as in `Heap.ledger()`.
 
         Objects that the sweep of the running cycle will reclaim count as live; `pending_bytes` and
         `unswept_bytes` are their bytes.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STEPS = 4
 """Buckets of a histogram per power of two."""
 
-WINDOWS = 41
+WINDOWS = 61
 """Default number of window lengths."""
 
 HISTOGRAM_DTYPE = np.dtype([("from_ns", np.uint64), ("to_ns", np.uint64), ("calls", np.uint64)])
@@ -80,7 +80,8 @@ def _windows(
     given: Iterable[float] | None, lengths: NDArray[np.float64], total: float
 ) -> NDArray[np.float64]:
     if given is None:
-        least = max(min(float(lengths.min(initial=total)), total) / 2, 1.0)
+        paused = lengths[lengths > 0]
+        least = max(float(paused.max() / 100), float(paused.min())) if len(paused) else total / 100
         return np.geomspace(min(least, total), total, WINDOWS)
     windows = np.array([float(window) for window in given])
     if len(windows) and not (windows.min() > 0 and windows.max() <= total):
@@ -103,7 +104,8 @@ def mutator_utilisation(
         starts_ns: starts of the pauses, from the beginning of the measured time.
         lengths_ns: lengths of the pauses.
         total_ns: length of the measured time; pauses are cut off there.
-        windows_ns: lengths of windows; None: 41 from half of the shortest pause to `total_ns`.
+        windows_ns: lengths of windows; None: 61 from a hundredth of the longest pause, or the
+            shortest pause if that is longer, to `total_ns`.
 
     Returns:
         `window_ns` and `utilisation` (0 to 1), one row per window.
@@ -137,9 +139,7 @@ def mutator_utilisation(
 
 
 EVENT_KINDS = ("cycle", "pause", "mark", "sweep", "assist", "wait", "finalize")
-"""In the order of sw_gc_event_kind: a whole cycle; a call that worked on it while nothing else ran;
-a piece of marking; a piece of sweeping, by such a call or by an allocation; cycle work before an
-allocation; the wait for threads to stop; a finalizer."""
+"""In the order of sw_gc_event_kind; `CollectorEvents` explains them."""
 
 _C_DTYPE = np.dtype([(name, np.uint64) for name in ("start_ns", "ns", "cycle", "thread", "kind")])
 EVENT_DTYPE = np.dtype(
@@ -162,19 +162,34 @@ _BLOCK = 1 << 12
 class CollectorEvents(Value, Result, Tabular):
     """The events of a collected heap, in the order of their starts.
 
+    The kinds, each an interval:
+
+    - `cycle`: from the start of a cycle to its end, with the program's time in between.
+    - `pause`: the program was stopped while a call worked on a cycle (stop-the-world).
+    - `mark`: a piece of marking, in a pause or by a background thread; the first scans the roots.
+    - `sweep`: a piece of sweeping, in a pause, by a background thread or by an allocation.
+    - `assist`: `CollectedHeap.new()` worked on a cycle, or waited for its end, as the pace demands.
+    - `wait`: from a stop request until the last thread stopped.
+    - `finalize`: a finalizer ran.
+
+    `mutator()` returns the program's own time: from `begin_ns` to `total_ns`, without the pauses.
+
     Attributes:
         source: name of the heap.
-        array: `kind` (one of "cycle", "pause", "mark", "sweep", "assist", "wait" and "finalize"),
-            `cycle`, `thread`, `start_ns` (since the heap was created) and `ns`. If two events have
-            the same start, the longer one comes first, because it contains the other.
+        array: `kind`, `cycle` (the number of the latest; 0: none), `thread`, `start_ns` (since the
+            heap was created) and `ns`. If two events have the same start, the longer one comes
+            first, because it contains the other.
         lost: events that newer ones overwrote.
         total_ns: age of the heap when the events were read.
+        begin_ns: its age when recording began; if events were lost, the end of the first event
+            after them.
     """
 
     source: str
     array: Rows
     lost: int
     total_ns: int = field(compare=False)
+    begin_ns: int = field(default=0, compare=False)
 
     def of(self, kind: str) -> Rows:
         """Return the rows of one kind."""
@@ -193,7 +208,7 @@ class CollectorEvents(Value, Result, Tabular):
         return as_rows(rows)
 
     def mutator(self) -> Rows:
-        """Return when the program ran: from the first event to the end, without the pauses.
+        """Return when the program ran: from `begin_ns` to `total_ns`, without the pauses.
 
         Returns:
             `start_ns` and `ns`, one row per interval.
@@ -201,24 +216,33 @@ class CollectorEvents(Value, Result, Tabular):
         pauses = self.of("pause")
         starts, ends = pauses["start_ns"].astype(np.int64), pauses["ns"].astype(np.int64)
         ends = np.maximum.accumulate(starts + ends) if len(starts) else starts
-        first = int(self.array["start_ns"].min()) if self.lost else 0
-        begun, ended = np.r_[first, ends], np.r_[starts, self.total_ns]
+        begun = np.maximum(np.r_[self.begin_ns, ends], self.begin_ns)
+        ended = np.r_[starts, self.total_ns]
         runs = ended > begun
         made = np.zeros(int(runs.sum()), [("start_ns", np.uint64), ("ns", np.uint64)])
         made["start_ns"], made["ns"] = begun[runs], (ended - begun)[runs]
         return as_rows(made)
 
     def utilisation(self, windows_ns: Iterable[float] | None = None) -> Rows:
-        """Return the minimum mutator utilisation; see `spanwise.mutator_utilisation`.
+        """Return the minimum mutator utilisation; see `spanwise.mutator_utilisation()`.
 
         Args:
-            windows_ns: lengths of windows; None: from the shortest pause to the heap's lifetime.
+            windows_ns: lengths of windows; None: 61 up to the recorded time, which is from
+                `begin_ns` to `total_ns`.
 
         Raises:
-            InvalidError: a window is not positive, or is longer than the heap's lifetime.
+            InvalidError: nothing was recorded, or a window is not positive or is longer than the
+                recorded time.
         """
-        pauses = self.of("pause")
-        return mutator_utilisation(pauses["start_ns"], pauses["ns"], self.total_ns, windows_ns)
+        pauses, recorded = self.of("pause"), self.total_ns - self.begin_ns
+        if recorded <= 0:
+            raise InvalidError(
+                f"{self.source}: no events were recorded; call record_events() first"
+            )
+        starts, lengths = pauses["start_ns"].astype(np.int64), pauses["ns"].astype(np.int64)
+        own = starts + lengths > self.begin_ns
+        starts, lengths = starts[own] - self.begin_ns, lengths[own]
+        return mutator_utilisation(starts, lengths, recorded, windows_ns)
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
         """Write the events as lanes for Perfetto and chrome://tracing, one lane per kind.
@@ -243,6 +267,7 @@ class CollectorEvents(Value, Result, Tabular):
         """Return all fields, for JSON."""
         return {
             "source": self.source,
+            "begin_ns": self.begin_ns,
             "total_ns": self.total_ns,
             "lost": self.lost,
             "events": self.array.to_dicts(),
@@ -256,34 +281,41 @@ class CollectorEvents(Value, Result, Tabular):
         ]
         lost = f", {self.lost} lost" if self.lost else ""
         count = _format.plural(len(self.array), "event")
-        whole = f"{_format.digits(self.total_ns / 1e6)} ms"
+        whole = f"{_format.digits((self.total_ns - self.begin_ns) / 1e6)} ms"
         kinds = f": {', '.join(sums)}" if sums else ""
         return f"{self.source}: {count} in {whole}{lost}{kinds}"
 
 
-def take_events(c_gc: Any) -> tuple[NDArray[np.void], int]:
-    """Take all finished events, as rows of EVENT_DTYPE; also return the number of lost events."""
+def take_events(c_gc: Any) -> tuple[NDArray[np.void], int, int]:
+    """Take all finished events, as rows of EVENT_DTYPE, in the order of their ends.
+
+    Returns:
+        The rows, the number of lost events, and the end of the first event after the last lost one.
+    """
     block, lost, lost_now = np.zeros(_BLOCK, _C_DTYPE), 0, ffi.new("uint64_t *")
+    complete_ns = 0
     found = []
     count = _BLOCK
     while count == _BLOCK:
         buffer = ffi.from_buffer("sw_gc_event[]", block)
         count = int(lib.sw_gc_take_events(c_gc, buffer, _BLOCK, lost_now))
-        lost += int(lost_now[0])
+        if lost_now[0]:
+            lost += int(lost_now[0])
+            complete_ns = int(block["start_ns"][0] + block["ns"][0])
         found.append(block[:count].copy())
     taken = np.concatenate(found)
     rows = np.zeros(len(taken), EVENT_DTYPE)
     rows["kind"] = np.array(EVENT_KINDS)[taken["kind"].astype(np.intp)]
     for name in ("cycle", "thread", "start_ns", "ns"):
         rows[name] = taken[name]
-    return rows, lost
+    return rows, lost, complete_ns
 
 
 def as_events(
-    source: str, parts: list[NDArray[np.void]], lost: int, total_ns: int
+    source: str, parts: list[NDArray[np.void]], lost: int, total_ns: int, begin_ns: int = 0
 ) -> CollectorEvents:
     """Merge batches of events, which are ordered by end, into one list ordered by start."""
     rows = np.concatenate([np.zeros(0, EVENT_DTYPE), *parts])
     rows = rows[np.lexsort((-rows["ns"].astype(np.int64), rows["start_ns"]))]
     ended = int((rows["start_ns"] + rows["ns"]).max(initial=0))
-    return CollectorEvents(source, as_rows(rows), lost, max(total_ns, ended))
+    return CollectorEvents(source, as_rows(rows), lost, max(total_ns, ended), begin_ns)

@@ -162,7 +162,7 @@ class GcHandle:
         self.thread.named = True
 
     def leave(self) -> None:
-        """Undo `join`; do nothing if the heap is closed."""
+        """Undo `join()`; do nothing if the heap is closed."""
         with self._lock:
             self.thread.named = False
             if self.joins:
@@ -173,7 +173,7 @@ class GcHandle:
                 check(lib.sw_gc_leave(self._c))
 
     def _join_now(self) -> None:
-        """Join the calling thread under its Python name; called inside `__enter__`."""
+        """Join the calling thread under its Python name; called inside `__enter__()`."""
         try:
             check(lib.sw_gc_join(self._c, threading.current_thread().name.encode()))
         except BaseException:

@@ -24,14 +24,14 @@ Layout: TypeAlias = SupportsIndex | DTypeLike
 
 @dataclass(frozen=True)
 class ObjectType:
-    """The layout of objects, from `CollectedHeap.add_type`.
+    """The layout of objects, from `CollectedHeap.add_type()`.
 
     Attributes:
         name: for messages.
         size_bytes: of one object.
         pointers: indices of the 8-byte words that hold pointers.
         heap_id: the heap that the type belongs to.
-        id: number of the type in that heap; 0: objects of `CollectedHeap.new_untyped`.
+        id: number of the type in that heap; 0: objects of `CollectedHeap.new_untyped()`.
         fields: a structured numpy type, whose fields of type object are pointers; None: none.
     """
 
@@ -77,7 +77,7 @@ class ObjectType:
 
 
 def size_of(layout: Layout) -> tuple[int, tuple[int, ...], np.dtype[Any] | None]:
-    """Return size, words with pointers, and fields of a layout that `add_type` was given."""
+    """Return size, words with pointers, and fields of a layout that `add_type()` was given."""
     if hasattr(type(layout), "__index__"):
         return _lib.as_index(layout, "layout", TYPE_BYTES_MAX), (), None  # type: ignore[arg-type]
     fields = from_format(layout) if isinstance(layout, str) else _as_dtype(layout)

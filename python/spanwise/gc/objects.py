@@ -62,7 +62,7 @@ class CollectedObject(_Row):
     >>> first["next"]["value"]
     7
 
-    An object of `CollectedHeap.new_untyped` holds words that may be pointers: `obj[word]` reads a
+    An object of `CollectedHeap.new_untyped()` holds words that may be pointers: `obj[word]` reads a
     number, and writes a number or an object.
 
     Raises:
@@ -210,7 +210,7 @@ class CollectedObject(_Row):
 class WeakObject(_Row):
     """A weak reference to a collected object: calling it returns the object, None once it is gone.
 
-    Created by `CollectedHeap.weak`. The returned object is a root, like every `CollectedObject`.
+    Created by `CollectedHeap.weak()`. The returned object is a root, like every `CollectedObject`.
     """
 
     __slots__ = ("_life", "_long", "_ref")
@@ -248,10 +248,10 @@ class WeakObject(_Row):
 
 
 class Graph(Made):
-    """Objects that `CollectedHeap.build` allocated; this Python object keeps the roots alive.
+    """Objects that `CollectedHeap.build()` allocated; this Python object keeps the roots alive.
 
     There is no access to the objects: those that Python reads or links come from
-    `CollectedHeap.new`.
+    `CollectedHeap.new()`.
     """
 
     __slots__ = ("__weakref__", "_kept", "_lives", "_nodes", "_type")

@@ -54,7 +54,7 @@ class _Words(Made):
 
 
 class RootRange(_Words):
-    """Words that are roots until `close`, or until the last reference to the range goes."""
+    """Words that are roots until `close()`, or until the last reference to the range goes."""
 
     __slots__ = ("_life",)
     _maker = "CollectedHeap.roots"

@@ -95,7 +95,7 @@ class GcTrace(Value, Result, Tabular):
         return starts - shift, lengths, float((starts - shift + lengths).max(initial=0.0))
 
     def pause_histogram(self, *, stopped: bool = False) -> Rows:
-        """Return a histogram of the pauses; see `spanwise.pause_histogram`.
+        """Return a histogram of the pauses; see `spanwise.pause_histogram()`.
 
         Args:
             stopped: marking also stops the program, as in spanwise without steps, so start, mark
@@ -106,14 +106,15 @@ class GcTrace(Value, Result, Tabular):
     def utilisation(
         self, windows_ns: Iterable[float] | None = None, *, stopped: bool = False
     ) -> Rows:
-        """Return the minimum mutator utilisation; see `spanwise.mutator_utilisation`.
+        """Return the minimum mutator utilisation; see `spanwise.mutator_utilisation()`.
 
         The measured time is from the program's start to the end of the last cycle. Lines have the
         time of a cycle in milliseconds, and Go's lines do not include assists.
 
         Args:
-            windows_ns: lengths of windows; None: from the shortest pause to the measured time.
-            stopped: as in `pause_histogram`.
+            windows_ns: lengths of windows; None: 61 up to the measured time, as in
+                `spanwise.mutator_utilisation()`.
+            stopped: as in `pause_histogram()`.
 
         Raises:
             InvalidError: there is no line, a window is not positive or is longer than the measured
@@ -129,13 +130,29 @@ class GcTrace(Value, Result, Tabular):
             )
         return mutator_utilisation(*self._intervals(stopped), windows_ns)
 
-    def plot_pause_histogram(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
-        """Draw a histogram of the pauses."""
-        return draw("pause_histogram", self.pause_histogram(stopped=stopped), ax)
+    def plot_pause_histogram(
+        self, ax: Axes | None = None, *, stopped: bool = False, label: str = ""
+    ) -> Axes:
+        """Draw a histogram of the pauses.
 
-    def plot_utilisation(self, ax: Axes | None = None, *, stopped: bool = False) -> Axes:
-        """Draw the minimum mutator utilisation by length of the window."""
-        return draw("utilisation", self.utilisation(stopped=stopped), ax)
+        Args:
+            ax: where to draw; None makes a new figure.
+            stopped: as in `pause_histogram()`.
+            label: names the trace in the legend, and draws an outline; "": filled.
+        """
+        return draw("pause_histogram", self.pause_histogram(stopped=stopped), ax, label=label)
+
+    def plot_utilisation(
+        self, ax: Axes | None = None, *, stopped: bool = False, label: str = ""
+    ) -> Axes:
+        """Draw the minimum mutator utilisation by length of the window.
+
+        Args:
+            ax: where to draw; None makes a new figure.
+            stopped: as in `pause_histogram()`.
+            label: names the trace in the legend.
+        """
+        return draw("utilisation", self.utilisation(stopped=stopped), ax, label=label)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the rows and the quantiles of the pauses, for JSON."""
@@ -257,7 +274,7 @@ def parse_gctrace(lines: Iterable[str], source: str = "gctrace") -> GcTrace:
 def read_gctrace(path: str | os.PathLike[str], progress: Progress = None) -> GcTrace:
     """Parse the gctrace lines of a file, such as the stderr of a program.
 
-    `progress` is as in `Recording.ledger`; the steps are lines.
+    `progress` is as in `Recording.ledger()`; the steps are lines.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures: each function draws on the given Axes, or on a new figure, and returns the Axes.
 
-Modules register their functions in PICTURES, where `results.rows.draw` finds them for the `plot`
+Modules register their functions in PICTURES, where `results.rows.draw` finds them for the `plot()`
 methods of models. matplotlib is imported at the first picture, because that takes a while.
 """
 

@@ -141,114 +141,174 @@ def latencies(runs: Sequence[_Run], ax: Axes | None = None) -> Axes:
 
 
 @picture
-def pauses(rows: AnyRows, ax: Axes | None = None) -> Axes:
-    """Draw the cumulative distribution of call times, one line per phase at the calls' start.
+def pauses(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -> Axes:
+    """Draw the cumulative distribution of call times, on a logarithmic axis.
 
-    `rows`: with columns `phase` and `ns`, as `CollectedHeap.pauses`.
+    Args:
+        rows: with columns `phase` and `ns`, as `CollectedHeap.pauses`.
+        ax: where to draw; None makes a new figure.
+        label: of one line for all calls; "": a line per phase in which the calls began.
     """
     ax = ax or new_axes()
     scale = _time_axis(ax, rows["ns"], "time of a call")
-    for i, phase in enumerate(sorted(set(rows["phase"].tolist()))):
-        times = np.sort(rows["ns"][rows["phase"] == phase].astype(float)) / scale
-        share = np.arange(1, len(times) + 1) * 100 / len(times)
-        label = f"{phase} ({len(times)})"
-        ax.step(times, share, where="post", ls=LINES[i % len(LINES)], marker="o", ms=3, label=label)
+    phases = sorted(set(rows["phase"].tolist()))
+    lines = {phase: rows["ns"][rows["phase"] == phase] for phase in phases}
+    for name, ns in ({label: rows["ns"]} if label else lines).items():
+        times = np.sort(ns.astype(float)) / scale
+        share = np.arange(1, len(times) + 1) * 100 / max(len(times), 1)
+        named = f"{name} ({len(times)})"
+        ax.step(times, share, where="post", ls=_next_line(ax), marker="o", ms=3, label=named)
+    if len(rows):
+        ax.set_xscale("log")
     ax.set_ylabel("calls that took no longer, %")
     ax.set_title("calls that stop the program")
     ax.set_ylim(0, 105)
-    if len(rows):
-        ax.legend(title="began while")
+    if label or len(ax.lines) > 1:
+        ax.legend(title="" if label else "began while")
     return ax
 
 
+def _next_line(ax: Axes) -> str:
+    """Return the dashes of the next line on the Axes."""
+    return LINES[len(ax.lines) % len(LINES)]
+
+
 @picture
-def cycles(rows: AnyRows, ax: Axes | None = None) -> Axes:
+def cycles(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -> Axes:
     """Draw the bytes that each cycle kept and freed, as stacked bars.
 
-    `rows`: as `CollectedHeap.cycles`.
+    Args:
+        rows: as `CollectedHeap.cycles`.
+        ax: where to draw; None makes a new figure.
+        label: prefix in the legend; a line per part instead of bars, for several heaps on one Axes.
     """
     own, ax = ax is None, ax or new_axes()
     parts = {"kept": "marked_bytes", "freed": "freed_bytes", "freed by hand": "pending_bytes"}
     names = rows.dtype.names or ()
     columns = {
-        label: rows[name].astype(float) if name in names else np.zeros(0)
-        for label, name in parts.items()
+        part: rows[name].astype(float) if name in names else np.zeros(0)
+        for part, name in parts.items()
     }
     most = max((float(np.max(column, initial=0)) for column in columns.values()), default=0.0)
-    scale, unit = scale_of(most)
+    scale, unit = scale_of(most, ax.yaxis)
     bottom = np.zeros(len(rows))
-    for (label, column), hatch in zip(columns.items(), ("", "///", "..."), strict=False):
-        if column.any():
-            looks: dict[str, Any] = {"hatch": hatch, "edgecolor": "white", "linewidth": 0}
-            ax.bar(rows["number"], column / scale, bottom=bottom, label=label, width=0.8, **looks)
+    colour = None
+    for i, (part, column) in enumerate(columns.items()):
+        if not column.any():
+            continue
+        if label:
+            looks: dict[str, Any] = {"ls": LINES[i], "marker": MARKERS[i], "ms": 3, "color": colour}
+            (drawn,) = ax.plot(rows["number"], column / scale, label=f"{label}, {part}", **looks)
+            colour = drawn.get_color()
+        else:
+            looks = {"hatch": _CYCLE_HATCHES[i], "edgecolor": "white", "linewidth": 0}
+            ax.bar(rows["number"], column / scale, bottom=bottom, label=part, width=0.8, **looks)
             bottom += column / scale
     ax.set_xlabel("cycle")
     ax.set_ylabel(f"slots, {unit}")
     ax.set_title("what each cycle kept and freed")
     ax.locator_params("x", integer=True)
-    if bottom.any():
+    if label:
+        ax.set_ylim(bottom=0, auto=True)  # the next heap's lines may be higher
+        ax.legend()
+    elif bottom.any():
         add_legend(ax, own)
     return ax
 
 
+_CYCLE_HATCHES = ("", "///", "...")
+
+
 @picture
-def pause_histogram(rows: AnyRows, ax: Axes | None = None) -> Axes:
+def pause_histogram(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -> Axes:
     """Draw the number of pauses by length, on a logarithmic axis.
 
-    `rows`: with columns `from_ns`, `to_ns` and `calls`, as `spanwise.pause_histogram`.
+    Args:
+        rows: with columns `from_ns`, `to_ns` and `calls`, as `spanwise.pause_histogram()`.
+        ax: where to draw; None makes a new figure.
+        label: of an outline, for several histograms on one Axes; "": filled.
     """
     ax = ax or new_axes()
     scale = _time_axis(ax, rows["to_ns"], "length of a pause")
     edges = np.r_[rows["from_ns"], rows["to_ns"][-1:]].astype(float) / scale
     if len(rows):
-        ax.stairs(rows["calls"].astype(float), edges, fill=True)
+        line = LINES[len(ax.patches) % len(LINES)] if label else "-"
+        looks: dict[str, Any] = {"ls": line, "label": label, "lw": 1.5} if label else {}
+        ax.stairs(rows["calls"].astype(float), edges, fill=not label, **looks)
         ax.set_xscale("log" if edges[0] > 0 else "linear")
+    if label:
+        ax.legend()
     ax.set_ylabel("pauses")
     ax.set_title("pauses by their length")
     return ax
 
 
 @picture
-def utilisation(rows: AnyRows, ax: Axes | None = None) -> Axes:
+def utilisation(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -> Axes:
     """Draw the minimum mutator utilisation by length of the window.
 
-    `rows`: with columns `window_ns` and `utilisation`, as `spanwise.mutator_utilisation`.
+    Args:
+        rows: with columns `window_ns` and `utilisation`, as `spanwise.mutator_utilisation()`.
+        ax: where to draw; None makes a new figure.
+        label: of the line in the legend.
     """
     ax = ax or new_axes()
     scale = _time_axis(ax, rows["window_ns"], "length of a window")
-    ax.plot(rows["window_ns"] / scale, rows["utilisation"] * 100, marker="o", ms=3)
+    windows, shares, line = rows["window_ns"] / scale, rows["utilisation"] * 100, _next_line(ax)
+    ax.plot(windows, shares, ls=line, marker="o", ms=3, label=label)
     if len(rows):
         ax.set_xscale("log")
     ax.set_ylim(0, 105)
     ax.set_ylabel("least left to the program, %")
     ax.set_title("what pauses leave to the program")
+    if label:
+        ax.legend()
     return ax
 
 
 LANE_NAMES = ("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize", "cycle")
 """The lanes from top to bottom. A lane without events is omitted."""
 
+_PIXEL = 0.72
+"""Width in points of a line of one pixel at matplotlib's default, 100 pixels per inch."""
+
 
 @picture
 def lanes(rows: AnyRows, mutator: AnyRows, ax: Axes | None = None) -> Axes:
-    """Draw the events of a collector over time, one lane per kind.
+    """Draw the events of a collector over time, one lane per kind; see `CollectorEvents`.
+
+    The upper part of a lane is to scale, so many short events close together are a shade. In the
+    lower third, each event is at least one pixel wide, and so is each pause in the lane of the
+    mutator (the program). A label has the number of events; that of the mutator has its share of
+    the time.
 
     Args:
         rows: with columns `kind`, `start_ns` and `ns`, as `CollectorEvents.array`.
-        mutator: when the program ran, as `CollectorEvents.mutator`.
+        mutator: when the program ran, as `CollectorEvents.mutator()`.
         ax: where to draw; None makes a new figure.
     """
     ax = ax or new_axes(height=3.2)
     found = {name: rows[rows["kind"] == name] for name in LANE_NAMES} | {"mutator": mutator}
     shown = [name for name in LANE_NAMES if len(found[name])]
-    ends = [found[name]["start_ns"] + found[name]["ns"] for name in shown]
-    scale = _time_axis(ax, np.concatenate([np.ones(1), *ends]), "time since the heap was made")
+    ends = {name: (found[name]["start_ns"] + found[name]["ns"]).astype(float) for name in shown}
+    last = max((float(times.max()) for times in ends.values()), default=1.0)
+    scale = _time_axis(ax, np.array([last]), "time since the heap was made")
     for lane, name in enumerate(shown):
         mine = found[name]
-        bars = list(zip(mine["start_ns"] / scale, mine["ns"] / scale, strict=True))
         colour = COLOURS[LANE_NAMES.index(name) % len(COLOURS)]
-        ax.broken_barh(bars, (lane - 0.4, 0.8), color=colour, lw=0.5)
-    ax.set_yticks(range(len(shown)), [f"{name} ({len(found[name])})" for name in shown])
+        begun, ended = mine["start_ns"] / scale, ends[name] / scale
+        if name == "mutator":  # one bar, and gaps over it: many short bars would be too pale
+            whole = [(begun[0], ended[-1] - begun[0])]
+            ax.broken_barh(whole, (lane - 0.4, 0.8), color=colour, lw=0, snap=False)
+            begun, ended, colour = ended[:-1], begun[1:], "white"
+        bars = list(zip(begun, ended - begun, strict=True))
+        ax.broken_barh(bars, (lane - 0.4, 0.8), color=colour, lw=0, snap=False)
+        ax.vlines((begun + ended) / 2, lane + 0.13, lane + 0.4, color=colour, lw=_PIXEL)
+    labels = [f"{name} ({len(found[name])})" for name in shown]
+    if len(mutator):
+        share = float(mutator["ns"].sum()) / (last - float(mutator["start_ns"][0]))
+        labels[0] = f"mutator, {np.floor(np.round(share * 1e4, 3)) / 100:g} %"  # never rounded up
+    ax.set_yticks(range(len(shown)), labels)
     ax.invert_yaxis()
     ax.set_title("what the collector did, by kind of event")
     return ax

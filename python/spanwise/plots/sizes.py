@@ -79,7 +79,7 @@ def histogram(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes
     """Draw the number of requests by size, on logarithmic scales.
 
     Args:
-        rows: from `Recording.histogram`.
+        rows: from `Recording.histogram()`.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
     """
@@ -104,7 +104,7 @@ def boundaries(
     A step sums the round-up of all requests of a quarter of a doubling.
 
     Args:
-        rows: from `Recording.histogram`.
+        rows: from `Recording.histogram()`.
         tables: the tables; the first one is drawn as an area.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
@@ -283,7 +283,7 @@ def arena_lifetimes(rows: AnyRows, ax: Axes | None = None) -> Axes:
     Alerts are dashed lines. An arena that was not freed ends at the last event, in another colour.
     An arena without a creation event begins at the first event.
 
-    `rows`: from `ArenaTracker.events`.
+    `rows`: from `ArenaTracker.events()`.
     """
     own, ax = ax is None, ax or new_axes()
     times = np.asarray(rows["time_ns"]).astype(float)
@@ -336,7 +336,7 @@ def span_pinning(found: SpanPinning, ax: Axes | None = None) -> Axes:
 
     The twelve groups that pin the most are drawn; sizes, ages and lifetimes in ascending order.
 
-    `found`: from `Recording.span_pinning`.
+    `found`: from `Recording.span_pinning()`.
 
     Raises:
         InvalidError: no span is partial.

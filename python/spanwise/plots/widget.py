@@ -197,9 +197,9 @@ def map_widget(
     of more than 65,536 pages has several pages per cell.
 
     Args:
-        maps: from `Recording.maps`; or maps by name of table, with a menu to choose one:
+        maps: from `Recording.maps()`; or maps by name of table, with a menu to choose one:
             `{table: recording.maps(table) for table in ("go", "c16")}`.
-        by: as in `heap_map`.
+        by: as in `heap_map()`.
 
     Returns:
         An `anywidget.AnyWidget` with the traits `table` and `frame`, the indices of the shown table

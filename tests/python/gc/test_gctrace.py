@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +249,14 @@ def test_wrong_times() -> None:
             sw.pause_histogram(wrong)
 
 
+def test_default_windows() -> None:
+    """From a hundredth of the longest pause, or the shortest if that is longer; not from 0."""
+    for lengths, first in (([0, 7, 9000], 90), ([0, 500, 9000], 500), ([0], 1000), ([], 1000)):
+        windows = sw.mutator_utilisation([1] * len(lengths), lengths, 100_000)["window_ns"]
+        assert windows[0] == pytest.approx(first) and windows[-1] == pytest.approx(100_000)
+        assert len(windows) > 40 and (np.diff(windows) > 0).all()
+
+
 def edges_by_hand(most: int) -> list[int]:
     """0, 1, 2, 3, then four steps in each doubling."""
     edges, step = [0, 1, 2, 3], 1
@@ -287,6 +296,19 @@ def test_pauses_of_a_heap() -> None:
         assert rows["utilisation"].tolist() == [0, 0]
         share = heap.utilisation()["utilisation"]
         assert 0 < share[-1] < 1
+
+
+def test_allocations_that_only_sweep_are_no_pauses() -> None:
+    """In steps, the sweep goes on in allocations; each call that works takes more than 0 ns."""
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("pair", 64, [0, 1])
+        graph = heap.build(kind, sw.random_graph(60_000, 2))
+        heap.set_pace(100, in_steps=True)
+        for _ in range(60_000):
+            heap.new(kind, 3)
+        pauses = heap.pauses
+    assert graph.nodes == 60_000
+    assert (pauses["phase"] == "sweeping").any() and pauses["ns"].min() > 0
 
 
 def test_pauses_of_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -367,10 +389,37 @@ def test_no_events() -> None:
 
 
 def test_lost_events_move_the_start_of_the_program() -> None:
-    part = np.array([("pause", 3, 7, 400, 50)], EVENT_DTYPE)
-    events = as_events("by hand", [part], 9, 500)
-    assert [tuple(row) for row in np.asarray(events.mutator()).tolist()] == [(450, 50)]
+    """Events before the loss, one that spans it, and one that follows: only what follows counts."""
+    given = [("pause", 1, 7, 100, 50), ("cycle", 2, 7, 90, 360), ("pause", 3, 7, 500, 60)]
+    events = as_events("by hand", [np.array(given, EVENT_DTYPE)], 9, 600, 450)
+    assert [tuple(row) for row in np.asarray(events.mutator()).tolist()] == [(450, 50), (560, 40)]
+    assert events.utilisation([150])["utilisation"] == pytest.approx([1 - 60 / 150])
     assert "9 lost" in str(events)
+
+
+def test_without_recording_no_time_is_claimed() -> None:
+    with sw.CollectedHeap() as heap:
+        heap.collect()
+        for _ in range(2):
+            events = heap.events()
+            assert len(events.array) == len(events.mutator()) == 0
+            with pytest.raises(sw.InvalidError, match=r"call record_events\(\) first"):
+                events.utilisation()
+            assert events.plot().get_title()
+            heap.record_events(0)
+
+
+def test_a_ring_that_overflows() -> None:
+    with sw.CollectedHeap() as heap:
+        heap.record_events(capacity=6)
+        heap.collect()
+        assert heap.events().lost == 0
+        for _ in range(5):
+            heap.collect()
+        events = heap.events()
+    rows = np.asarray(events.array)[-6:]  # of the last cycle: cycle, pause, mark, mark, sweep, ...
+    assert events.lost > 0 and events.begin_ns == (rows["start_ns"] + rows["ns"]).min()
+    assert events.mutator()["start_ns"].min() >= events.begin_ns
 
 
 def test_lanes_of_perfetto(tmp_path: Path) -> None:
@@ -398,3 +447,24 @@ def test_lanes_of_perfetto(tmp_path: Path) -> None:
     assert spans[-2]["args"] == {"cycle": 1, "thread": 8}
     with pytest.raises(OSError, match="nowhere"):
         EVENTS.to_perfetto(tmp_path / "nowhere" / "lanes.json")
+
+
+def test_what_happened_before_recording_is_not_claimed() -> None:
+    """A pause before `record_events` is neither the program's time nor in the utilisation."""
+    with sw.CollectedHeap() as heap:
+        kind = heap.add_type("pair", 16, [0, 1])
+        graph = heap.build(kind, sw.random_graph(20_000, 2))
+        heap.collect()
+        heap.record_events()
+        time.sleep(0.001)
+        heap.collect()
+        before, recorded = heap.pauses
+        events = heap.events()
+    assert graph.nodes == 20_000
+    runs, (pause,) = events.mutator(), events.of("pause")
+    assert before["at_ns"] + before["ns"] <= runs["start_ns"].min() < recorded["at_ns"]
+    assert runs["start_ns"].min() == events.begin_ns
+    assert runs["ns"].sum() + pause["ns"] == events.total_ns - events.begin_ns
+    whole = events.utilisation()
+    assert whole["window_ns"][-1] == events.total_ns - events.begin_ns
+    assert whole["utilisation"][-1] == pytest.approx(1 - pause["ns"] / whole["window_ns"][-1])

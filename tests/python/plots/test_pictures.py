@@ -260,7 +260,47 @@ def test_pauses_are_shares_of_calls() -> None:
     ax: Any = comparisons.pauses(rows("phase ns", *given))
     assert line(ax, "mark (4)") == [[10, 20, 30, 40], [25, 50, 75, 100]]
     assert line(ax, "idle (1)") == [[5], [100]]
-    assert ax.get_xlabel() == "time of a call, ns"
+    assert ax.get_xlabel() == "time of a call, ns" and ax.get_xscale() == "log"
+    assert ax.get_legend().get_title().get_text() == "began while"
+    assert comparisons.pauses(rows("phase ns", ("mark", 30))).get_legend() is None  # one line
+
+
+def legend(ax: Any) -> list[str]:
+    found = ax.get_legend()
+    return [] if found is None else [text.get_text() for text in found.get_texts()]
+
+
+def test_labels_name_heaps_on_one_axes() -> None:
+    ax: Any = Figure().subplots()
+    given = [("mark", 30), ("idle", 5), ("mark", 10)]
+    for label, count in (("paced", 3), ("in steps", 2)):
+        comparisons.pauses(rows("phase ns", *given[:count]), ax, label=label)
+    assert line(ax, "paced (3)")[0] == [5, 10, 30] and line(ax, "in steps (2)")[0] == [5, 30]
+    assert legend(ax) == ["paced (3)", "in steps (2)"]
+    assert len({one.get_linestyle() for one in ax.lines}) == 2
+
+    ax = Figure().subplots()
+    left = rows("window_ns utilisation", (1000, 0.0), (4000, 0.75))
+    for label in ("paced", "in steps"):
+        comparisons.utilisation(left, ax, label=label)
+    assert legend(ax) == ["paced", "in steps"] and line(ax, "paced") == [[1, 4], [0, 75]]
+    assert legend(comparisons.utilisation(left)) == []
+
+    ax = Figure().subplots()
+    counts = rows("from_ns to_ns calls", (1000, 2000, 3), (2000, 4000, 5))
+    for label in ("paced", "in steps"):
+        comparisons.pause_histogram(counts, ax, label=label)
+    assert legend(ax) == ["paced", "in steps"]
+    assert [one.get_fill() for one in ax.patches] == [False, False]  # one hides no other
+    assert legend(comparisons.pause_histogram(counts)) == []
+
+    ax = Figure().subplots()
+    cycles = rows("number marked_bytes freed_bytes", (1, 4 * MIB, 2 * MIB), (2, 3 * MIB, 5 * MIB))
+    comparisons.cycles(cycles, ax, label="paced")
+    comparisons.cycles(rows("number marked_bytes", (1, 512 * KIB)), ax, label="in steps")
+    assert legend(ax) == ["paced, kept", "paced, freed", "in steps, kept"]
+    assert line(ax, "paced, freed") == [[1, 2], [2, 5]]
+    assert line(ax, "in steps, kept") == [[1], [0.5]] and ax.get_ylabel() == "slots, MiB"
 
 
 def test_pictures_on_one_axis_have_one_unit() -> None:
@@ -304,17 +344,25 @@ def test_utilisation_is_a_percentage() -> None:
 
 
 def test_lanes_begin_and_last() -> None:
-    """The program runs from 0 to 10 µs, marking from 10 to 14 µs; the lanes from top to bottom."""
-    events = rows("kind start_ns ns", ("mark", 10_000, 4000))
-    ax: Any = comparisons.lanes(events, rows("start_ns ns", (0, 10_000)))
+    """By hand: the program runs from 4 to 10 and from 16 to 24 µs, which is 14 of 20."""
+    events = rows("kind start_ns ns", ("mark", 10_000, 6000))
+    ax: Any = comparisons.lanes(events, rows("start_ns ns", (4000, 6_000), (16_000, 8000)))
+    whole, gaps, gap_lines, bars, bar_lines = ax.collections
+    assert segments(gap_lines) == [[[13, 0.13], [13, 0.4]]]
+    assert segments(bar_lines) == [[[13, 1.13], [13, 1.4]]] and bar_lines.get_linewidth()[0] > 0.7
+    assert gaps.get_facecolor().tolist() == gap_lines.get_color().tolist() == [[1, 1, 1, 1]]
     boxes = [
         [np.asarray(path.vertices).min(axis=0), np.asarray(path.vertices).max(axis=0)]
-        for one in ax.collections
+        for one in (whole, gaps, bars)
         for path in one.get_paths()
     ]
-    assert np.round(boxes, 6).tolist() == [[[0, -0.4], [10, 0.4]], [[10, 0.6], [14, 1.4]]]
+    assert np.round(boxes, 6).tolist() == [
+        [[4, -0.4], [24, 0.4]],
+        [[10, -0.4], [16, 0.4]],
+        [[10, 0.6], [16, 1.4]],
+    ]
     labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels == ["mutator (1)", "mark (1)"] and ax.get_ylim()[0] > ax.get_ylim()[1]
+    assert labels == ["mutator, 70 %", "mark (1)"] and ax.get_ylim()[0] > ax.get_ylim()[1]
 
 
 def test_lives_of_arenas() -> None:
