@@ -35,6 +35,10 @@ _KEPT_SHARE = 0.8
 """What malloc keeps is taken from the RSS if it has this share of the private memory."""
 _MODEL_SHARE = 0.5
 """If malloc has a smaller share, its peak is elsewhere than the process's: they do not compare."""
+_HOLDERS = 3
+"""The verdict names at most so many call sites,"""
+_HOLDER_SHARE = 0.1
+"""each with at least this share of the requested bytes."""
 _ALL_BELOW = 0.9
 """If malloc has a smaller share of the private memory, the verdict says who has the rest."""
 
@@ -331,7 +335,22 @@ class AdviceFacts:
             requested += f", {_format.size(self.untouched_bytes)} of it never written"
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
         said = f"{said} for {requested}: {wasted} ({share}) was waste."
-        return " ".join(filter(None, (said, self._kept(), model, self._interpreter())))
+        parts = (said, self._kept(), model, self._holders(), self._interpreter())
+        return " ".join(filter(None, parts))
+
+    def _holders(self) -> str:
+        """Say which call sites requested most of the live bytes at the peak; "" if unknown."""
+        requested = self.objects.counts[1]
+        sites, place = np.unique(self.objects.site, return_inverse=True)
+        of_site = np.bincount(place, requested, len(sites))
+        order = np.argsort(-of_site, kind="stable")[:_HOLDERS]
+        least = _HOLDER_SHARE * requested.sum()
+        known = self.recording.site_frames
+        top = [(int(sites[i]), of_site[i]) for i in order if of_site[i] >= least]
+        top = [(site, n) for site, n in top if known.get(site)]
+        names = self.names(site for site, _ in top)
+        shares = [f"{names[s]} ({_format.share(n, requested.sum())})" for s, n in top]
+        return f"Requested at the peak by: {', '.join(shares)}." if shares else ""
 
     def _share(self) -> str:
         """Malloc's share of the private memory, and whose most of the rest is, if that is known."""

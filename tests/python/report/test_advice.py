@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -228,10 +229,12 @@ PARTS = {
 """A process whose malloc had 20 MiB resident, and then 16 with objects in 12."""
 
 
-def in_process(ops: np.ndarray, path: Path, **parts: int) -> sw.Recording:
+def in_process(
+    ops: np.ndarray, path: Path, sites: Sequence[tuple[int, ...]] = (), **parts: int
+) -> sw.Recording:
     values = {**PARTS, **parts}
     meta = [("program", "/opt/app"), *((name, str(value)) for name, value in values.items())]
-    sources.write_ops(path, iter([ops]), meta)
+    sources.write_ops(path, iter([ops]), meta, sites)
     return sw.Recording.open(path)
 
 
@@ -297,6 +300,14 @@ def test_the_verdict_names_the_programs_own_allocator(measured: sw.Recording) ->
     assert by_kind["trim"].title == "saves 4.0 MiB at 0.010 s (simulated)"
     assert "malloc_trim" in by_kind["trim"].change
     assert not found.overlap  # each is of another moment
+
+
+def test_the_verdict_names_who_requested_most(tmp_path: Path) -> None:
+    """Of 10 MiB one site has 6, another 3; those of less than a tenth are not named."""
+    ops = allocations([1024] * 10_240, [1] * 6_144 + [2] * 3_072 + [3] * 1_000 + [4] * 24)
+    sites = ((0x1111,), (0x2222,), (0x3333,), (0x4444,))
+    found = in_process(ops, tmp_path / "a.swt", sites).advice()
+    assert found.verdict.endswith("Requested at the peak by: 0x1111 (60.0 %), 0x2222 (30.0 %).")
 
 
 def test_the_verdict_says_what_is_kept_later(tmp_path: Path) -> None:
