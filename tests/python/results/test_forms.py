@@ -257,7 +257,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "LedgerCheck": lambda: sw.LedgerCheck(dict.fromkeys(parts(), 1), LEDGER),
     "LiveSite": lambda: RECORDING.live_sites()[0],
     "LiveSites": RECORDING.live_sites,
-    "Measure": lambda: LEDGER.measures["occupancy"],
+    "Measure": lambda: LEDGER.measures["mean_occupancy"],
     "ObjectType": lambda: sw.CollectedHeap().add_type(LONG, 8000, range(1000)),
     "OptimizeResult": big_optimum,
     "Pool": lambda: sw.Pool(sw.Heap(), 1 << 40),
