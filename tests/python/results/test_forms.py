@@ -328,6 +328,15 @@ def test_every_public_type_has_an_example() -> None:
     assert set(BIG) == plain
 
 
+def test_arguments_of_a_class_are_explained_in_its_own_docstring() -> None:
+    """So `print(cls.__doc__)` has them, and there is one place to look."""
+    types = [one for name in sw.__all__ if isinstance(one := getattr(sw, name), type)]
+    apart = [one for one in types if "Args:" in (vars(one).get("__init__").__doc__ or "")]
+    assert apart == []
+    explained = {one.__name__ for one in types if "\n    Args:\n" in (one.__doc__ or "")}
+    assert {"Heap", "Arena", "RangeAllocator", "ScalableAllocator", "Pool"} <= explained
+
+
 @pytest.mark.parametrize("name", sorted(BIG))
 def test_a_repr_is_short_and_says_what_it_is(name: str) -> None:
     text = repr(BIG[name]())
