@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generates the reference pages of the site: Python names by autodoc, C headers by declaration.
 
-A Python class has a page, and so have the functions, the errors, `plots` and `workloads`. A C
+A Python class has a page, and so have the functions, the errors, `lessons`, `plots` and
+`workloads`. A C
 header has a page, and each function, type and macro in it an anchor with its comment.
 """
 
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MODULES = ("plots", "workloads")
+MODULES = ("lessons", "plots", "workloads")
 """Public modules, with a page each."""
 
 
@@ -51,6 +52,7 @@ def python_pages() -> dict[str, str]:
         _toctree(["functions", *MODULES, "errors", *classes]),
         *_summaries("Functions", "func", {n: t for n, t in others.items() if callable(t)}),
         "Modules\n-------",
+        "* :py:mod:`spanwise.lessons`: runnable examples of what articles measured",
         "* :py:mod:`spanwise.plots`: pictures of ledgers, recordings and heaps",
         "* :py:mod:`spanwise.workloads`: synthetic recordings, repeatable",
         *_summaries("Classes", "class", classes),
@@ -93,6 +95,10 @@ def _module(name: str, module: Any) -> Iterator[str]:
     yield escaped(inspect.getdoc(module) or "")
     for member in sorted(module.__all__):
         thing = getattr(module, member)
+        if inspect.ismodule(thing):
+            first = (inspect.getdoc(thing) or "").partition("\n\n")[0].replace("\n", " ")
+            yield f"* ``{name}.{member}``: {escaped(first)}"
+            continue
         yield _other(f"{name}.{member}", thing)
 
 

@@ -29,8 +29,8 @@ typedef struct sw_ledger {
     uint64_t cached_bytes;
     uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
-    uint64_t arena_slack_bytes;    /* held by arenas, not allocated */
-    uint64_t quarantine_bytes;     /* freed, not yet reusable */
+    uint64_t arena_slack_bytes;    /* 0: arenas have chunks of their own (sw_arena_stats) */
+    uint64_t quarantine_bytes;     /* 0: likewise (sw_arena_pool_stats) */
     uint64_t free_page_bytes;      /* free pages not returned to the OS */
     uint64_t held_bytes;           /* the sum of all of the above */
     uint64_t live_objects;

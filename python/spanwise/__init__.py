@@ -19,6 +19,7 @@ Objects for experiments; `help(sw.Heap)` and so on have the details:
     buffers         Memory, Reader, RecyclableMemory
     recordings      record, recording, Recording, workloads, compare, sweep, optimize
     measurements    replay, run, bench, check_ledger
+    lessons         lessons.placement, lessons.service, lessons.cases, lessons.articles
     pictures        plots, and the `plot` methods
 
 `__init__.pyi` lists the public names. A module is loaded when one of its names is first used,

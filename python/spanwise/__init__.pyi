@@ -7,6 +7,7 @@ only list of public names.
 
 import typing
 
+from . import lessons as lessons
 from . import plots as plots
 from . import workloads as workloads
 from ._lib import OPS_DTYPE as OPS_DTYPE

@@ -86,12 +86,13 @@ class Owned:
 
 
 class Count:
-    """The number of live views of something."""
+    """The number of live views of something, and a part of the count `within`."""
 
-    __slots__ = ("_tokens",)
+    __slots__ = ("_tokens", "_within")
 
-    def __init__(self) -> None:
+    def __init__(self, within: Count | None = None) -> None:
         self._tokens: set[object] = set()  # any thread may add and remove without a lock
+        self._within = within
 
     @property
     def alive(self) -> int:
@@ -102,19 +103,47 @@ class Count:
         """Counts a view until the returned life ends; `needs` are kept alive until then."""
         token = object()
         self._tokens.add(token)
+        if self._within is not None:
+            self._within._tokens.add(token)
         return Life(self._drop, token, *needs)
 
     def _drop(self, token: object, *_: object) -> None:
         self._tokens.discard(token)
+        if self._within is not None:
+            self._within._tokens.discard(token)
 
 
-def refuse_views(alive: int, of: object, before: str) -> None:
-    """Raises BlockBusyError if `alive` views of an object exist; `before` is the operation."""
+def refuse_views(
+    alive: int,
+    of: object,
+    before: str,
+    *,
+    users: int = 0,
+    user: tuple[str, str] = ("", ""),
+    end: str = "",
+) -> None:
+    """Raises BlockBusyError if `alive` views of an object exist; `before` is the operation.
+
+    Args:
+        alive: number of views.
+        of: the object.
+        before: what is refused.
+        users: number of other objects that use it.
+        user: what one of them is and does, and several, as ("pool uses", "pools use").
+        end: what ends them, as "close the pools".
+    """
+    if not alive and not users:
+        return
+    found, todo = [], []
+    if users:
+        found.append(f"{users} {user[users > 1]} {of}")
+        todo.append(end)
     if alive:
-        views = f"1 view of {of} is" if alive == 1 else f"{alive} views of {of} are"
-        raise errors.BlockBusyError(
-            f"{views} alive; before {before} delete the arrays and memoryviews of it"
+        found.append(
+            f"1 view of {of} is alive" if alive == 1 else f"{alive} views of {of} are alive"
         )
+        todo.append("delete the arrays and memoryviews of it")
+    raise errors.BlockBusyError(f"{' and '.join(found)}; before {before} {' and '.join(todo)}")
 
 
 def end_body(end: Callable[[], object], failed: bool) -> None:
@@ -388,7 +417,11 @@ class Owner(Closable):
             if self._c is not None:
                 self._refuse_close()
                 self._c = None
-                self._lock.at_exit(self._life.end)
+                self._lock.at_exit(self._ending())
+
+    def _ending(self) -> Callable[[], object]:
+        """Return what destroys the C object; it has no reference to this object, to be no cycle."""
+        return self._life.end
 
     def _refuse_close(self) -> None:
         """Raises an exception if it cannot be closed now."""

@@ -190,7 +190,9 @@ def phase_shift(
     """Make a workload that grows one mix of sizes, frees most of it at random, grows another mix.
 
     The survivors of the first phase pin their spans, and the free slots in these fit the second mix
-    badly. This is a classical cause of fragmentation.
+    badly. This is a classical cause of fragmentation. Nothing is freed after the second phase, so
+    it compares tables and allocators, not placements (`HeapOptions.placement`): for these use
+    `synthesize` with short and long lifetimes.
 
     Args:
         grow: number of objects per phase.

@@ -104,8 +104,10 @@ class ArenaStats(Result):
         chunks: number of chunks.
         chunk_bytes: bytes of all chunks.
         used_bytes: bytes of the chunks that objects and alignment padding use; objects above a
-            quarter of a chunk are usually in own_bytes instead.
-        slack_bytes: unused bytes in chunks other than the newest.
+            quarter of a chunk are usually in own_bytes instead. What an arena holds and does not
+            use is chunk_bytes - used_bytes.
+        slack_bytes: arena slack: unused bytes in chunks other than the newest, which the arena does
+            not use again. What is free in the newest chunk is not slack.
         own_objects: objects outside chunks: from the heap or, in mode "off", from malloc.
         own_bytes: requested bytes of these objects.
         fallbacks: objects from the heap because no chunk could be allocated.
@@ -166,10 +168,28 @@ class Arena(SharedChunks, Owner):
         spanwise: fatal: FREED_ARENA op=read ptr=0x7f2c9fa6fff7 size=40 heap=0 thread=4711
         spanwise: object belonged to an arena that was freed
 
+    A call from Python costs more than the allocation. To compare times without that cost, serve
+    messages in C: `from spanwise.lessons import service`, then `service.serve("arena")` and
+    `service.serve("heap")`.
+
     >>> with Arena() as arena:
     ...     totals = arena.zeros(1000)
     ...     totals[:] = 1
     ...     del totals
+
+    Args:
+        mode: if a chunk is refused, "auto" takes objects from the heap and "force" raises;
+            "off" uses malloc for each, for memory checkers; "default": see SPANWISE_ARENA.
+        chunk_bytes: size of a chunk, a power of two from 4096 to 2^30.
+        limit_bytes: limit of the bytes of all chunks; None: no limit. Objects above a
+            quarter of a chunk may be objects of the heap, which do not count.
+        safe: an access to the arena's memory after reset or close, by its address, prints a
+            report and aborts the process (docs/design/arena.md).
+        tag: name of the arena in reports and in an ArenaTracker; tags are never freed.
+
+    Raises:
+        InvalidError: an argument is not within these limits.
+        UnsupportedError: the arena is safe, but has mode "off" or the system reports no faults.
     """
 
     def __init__(
@@ -181,22 +201,6 @@ class Arena(SharedChunks, Owner):
         safe: bool = False,
         tag: str | None = None,
     ) -> None:
-        """Create an empty arena.
-
-        Args:
-            mode: if a chunk is refused, "auto" takes objects from the heap and "force" raises;
-                "off" uses malloc for each, for memory checkers; "default": see SPANWISE_ARENA.
-            chunk_bytes: size of a chunk, a power of two from 4096 to 2^30.
-            limit_bytes: limit of the bytes of all chunks; None: no limit. Objects above a
-                quarter of a chunk may be objects of the heap, which do not count.
-            safe: an access to the arena's memory after reset or close, by its address, prints a
-                report and aborts the process (docs/design/arena.md).
-            tag: name of the arena in reports and in an ArenaTracker; tags are never freed.
-
-        Raises:
-            InvalidError: an argument is not within these limits.
-            UnsupportedError: the arena is safe, but has mode "off" or the system reports no faults.
-        """
         options = _lib.options_of(
             "sw_arena_options",
             mode=_lib.as_choice(mode, "mode", MODES),

@@ -111,6 +111,18 @@ class ArenaTracker(Owner):
     ...     arena = Arena(tag="request")
     ...     [old.tag for old in tracker.leaks(0)]
     ['request']
+
+    Args:
+        frames: return addresses to record per arena, 0 to 8.
+        events: the most events until `events` is called, up to 2^24; beyond that a new event
+            overwrites the oldest.
+        allocs: also record an event per object.
+        manual_clock: the time starts at 0, and only `set_time` advances it.
+
+    Raises:
+        BlockBusyError: there already is a tracker.
+        InvalidError: an argument is outside these limits.
+        OutOfMemoryError: no memory.
     """
 
     def __init__(
@@ -121,20 +133,6 @@ class ArenaTracker(Owner):
         allocs: bool = False,
         manual_clock: bool = False,
     ) -> None:
-        """Start tracking.
-
-        Args:
-            frames: return addresses to record per arena, 0 to 8.
-            events: the most events until `events` is called, up to 2^24; beyond that a new event
-                overwrites the oldest.
-            allocs: also record an event per object.
-            manual_clock: the time starts at 0, and only `set_time` advances it.
-
-        Raises:
-            BlockBusyError: there already is a tracker.
-            InvalidError: an argument is outside these limits.
-            OutOfMemoryError: no memory.
-        """
         options = _lib.options_of(
             "sw_tracker_options",
             frames=_lib.as_index(frames, "frames", (1 << 32) - 1),

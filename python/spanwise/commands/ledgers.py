@@ -110,7 +110,7 @@ def _without_ledger(held: SpanPinning) -> dict[str, Any]:
 def describe(ledger: Ledger, classes: int) -> str:
     """Return the ledger, its measures and its most wasteful classes as text."""
     parts = [str(ledger)]
-    known = [(title, _shown(ledger.measures[name].value)) for name, title in _MEASURES]
+    known = [(title, _shown(ledger.measures[name])) for name, title in _MEASURES]
     measures = [(title, text) for title, text in known if text]
     if measures:
         parts.append(_format.table(measures, indent="  "))
@@ -135,8 +135,8 @@ def _part_cells(ledger: Ledger) -> tuple[str, ...]:
     )
 
 
-def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def _shown(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.3f}"
 
 
 # --- compare --------------------------------------------------------------------------------------

@@ -55,8 +55,12 @@ class Slot(Made):
 
     @property
     def freed(self) -> bool:
-        """Whether it was freed."""
-        return self._claim.taken
+        """Whether it was freed, by itself or by closing what allocated it."""
+        return self._claim.taken or self._is_closed()
+
+    def _is_closed(self) -> bool:
+        """Return whether what allocated it is closed."""
+        raise NotImplementedError
 
     def _claim_free(self) -> None:
         """Claim the block for a free; of concurrent calls exactly one succeeds."""
@@ -101,6 +105,9 @@ class Block(Slot):
         self._handle = handle
         self._scan = scan
         self._set_slot(address, size, usable_bytes)
+
+    def _is_closed(self) -> bool:
+        return self._handle.closed
 
     def free(self, size: SupportsIndex | None = None) -> None:
         """Free the block.
@@ -270,15 +277,16 @@ class ThreadCache(HeapUser):
     >>> with Heap() as heap, heap.open_cache() as one, heap.open_cache() as other:
     ...     block = one.alloc(100)
     ...     other.free(block)
+
+    Args:
+        heap: the heap; `Heap.open_cache` does the same.
+
+    Raises:
+        HeapClosedError: the heap is closed.
+        OutOfMemoryError: there is no memory for a cache.
     """
 
     def __init__(self, heap: Heap) -> None:
-        """Open a cache; `Heap.open_cache` is the same.
-
-        Raises:
-            HeapClosedError: the heap is closed.
-            OutOfMemoryError: there is no memory for a cache.
-        """
         handle = getattr(heap, "_handle", None)
         if not isinstance(handle, HeapHandle):
             raise TypeError(f"heap must be Heap, not {type(heap).__name__}")

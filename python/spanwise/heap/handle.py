@@ -50,6 +50,8 @@ class HeapHandle:
         "run_lock",
         "table",
         "tiny",
+        "unwritten",
+        "users",
     )
 
     def __init__(self, options: Any, table: SizeClassTable) -> None:
@@ -62,7 +64,9 @@ class HeapHandle:
         self.lock = CallLock()  # guards every field; reentrant, because a finalizer may run inside
         self.run_lock = threading.Lock()
         self.callers: list[int] = []  # the thread of each running call
-        self.exports = 0  # live views of the heap's blocks
+        self.exports = 0  # live views of the heap's blocks, and users
+        self.users = 0  # caches, pools and slabs of the heap
+        self.unwritten = False  # whether a run has left the bytes of its objects unwritten
         self.closed = False
         self._life = Life(_destroy, self._c, self._runner, table)
         _live.add(self)
@@ -115,6 +119,16 @@ class HeapHandle:
     def _unexport_soon(self) -> None:
         self.lock.soon(self.unexport)
 
+    def use(self) -> None:
+        """Count a cache, pool or slabs in, as a view. The caller holds the lock."""
+        self.export()
+        self.users += 1
+
+    def unuse(self) -> None:
+        """Count one of them out. The caller holds the lock."""
+        self.users -= 1
+        self.unexport()
+
     # --- the end ---
 
     def close(self, *, force: bool = False) -> int:
@@ -124,7 +138,14 @@ class HeapHandle:
             if self.closed:
                 return 0
             if not force:
-                refuse_views(alive, f"blocks of heap {self.id}", "closing it")
+                refuse_views(
+                    alive - self.users,
+                    f"blocks of heap {self.id}",
+                    "closing it",
+                    users=self.users,
+                    user=("pool, slabs or cache allocates", "pools, slabs or caches allocate"),
+                    end="close the pools, slabs and caches",
+                )
             self.closed = True
             self._destroy_if_idle()
             return alive
@@ -237,7 +258,7 @@ class HeapUser(Owner):
             c_object = create(c_heap)
             try:
                 with handle.lock:
-                    handle.export()
+                    handle.use()
             except BaseException:
                 destroy(c_object)
                 raise
@@ -248,7 +269,7 @@ class HeapUser(Owner):
 def _end_user(c_object: Any, destroy: Callable[[Any], object], handle: HeapHandle) -> None:
     """Destroy a C object and release its heap."""
     destroy(c_object)
-    handle.lock.soon(handle.unexport)
+    handle.lock.soon(handle.unuse)
 
 
 def _destroy(c_heap: Any, runner: Any, table: SizeClassTable) -> None:

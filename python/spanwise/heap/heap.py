@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import SupportsIndex
 
@@ -22,6 +22,8 @@ from spanwise.tables.table import SizeClassTable, as_table
 
 PATHS = ("specialised", "tiny", "generic", "large")
 """What serves a request, in the order of sw_path."""
+
+_UNWRITTEN = "objects of run() were not written (touch='none'), so they may not be resident"
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,10 @@ class Heap(HandleOwner):
 
         Args:
             resident: also query the system for the heap's resident pages, for `Ledger.resident`.
-                This visits every slot, so it takes longer than the ledger itself. Pages of fresh
-                spans are resident before their first use, once their class has filled four spans.
+                This visits every slot, so it takes longer than the ledger itself. Only pages that
+                were written to are resident: `run` writes nothing unless it has touch="ends". Pages
+                of fresh spans are resident before their first use, once their class has filled four
+                spans.
 
         Raises:
             StateError: the heap is dry, so it has no resident memory.
@@ -196,9 +200,10 @@ class Heap(HandleOwner):
         with handle as heap:
             stats = RunStats.read(handle.runner()) if handle.has_run else None
             rss = rss_bytes(handle)
-            return read_ledger(
+            ledger = read_ledger(
                 heap, handle.table, at="now", stats=stats, rss_bytes=rss, resident=resident
             )
+        return replace(ledger, remark=_UNWRITTEN) if resident and handle.unwritten else ledger
 
     def stats(self) -> HeapStats:
         """Return the counters: live objects, spans, locks, system calls; not calls of `alloc`.
@@ -253,6 +258,7 @@ class Heap(HandleOwner):
         Args:
             ops: structured array of `spanwise.OPS_DTYPE`, shape (n,).
             touch: bytes to write of each new object: "none", or "ends" (the first and last byte).
+                With "none" most of their pages do not become resident.
 
         Returns:
             Counts over all runs of this heap.
@@ -267,6 +273,8 @@ class Heap(HandleOwner):
         with self._handle.running() as runner:
             check_ids(runner, rows)
             run_ops(runner, rows, touch=touch)
+            if touch == "none" and len(rows):
+                self._handle.unwritten = True
             return RunStats.read(runner)
 
     def drain(self) -> None:
@@ -277,6 +285,7 @@ class Heap(HandleOwner):
         """
         with self._handle.running() as runner:
             lib.sw_runner_drain(runner)
+            self._handle.unwritten = False
 
     def set_time(self, seconds: float) -> None:
         """Advance the clock of a heap with manual_clock, never backwards; idle pages decay."""

@@ -17,9 +17,10 @@ from spanwise.ledger.parts import (
     PARTS,
     PEAK_RESIDENT,
     SUMS,
-    Measure,
+    Measures,
     RunStats,
     at_moment,
+    measures_json,
     measures_of,
 )
 from spanwise.results.rows import Result, Rows, Tabular, Value, as_rows, draw, rows_of
@@ -52,15 +53,16 @@ class Ledger(Result, Value, Tabular):
             objects that caches keep.
         metadata_bytes: span descriptors, bitmaps, page map, caches, tables of the heap.
         large_rounding_bytes: whole pages - requested, of live large objects.
-        arena_slack_bytes: held by arenas, not allocated.
-        quarantine_bytes: freed, but not reused yet.
+        arena_slack_bytes, quarantine_bytes: always 0. Arenas take chunks from the system and never
+            from a heap, so no ledger has bytes of them; see `ArenaStats` and `ArenaPoolStats`.
         free_page_bytes: free pages that were not returned to the system.
         held_bytes: pages and metadata that the heap has from the system, by its own account.
         rss_bytes: resident bytes of the process, from the system; None: not a live heap.
         resident: the same ledger for resident bytes only: the bytes of each part in pages
             of the system that were written to (docs/design/inspect.md); its held_bytes is
-            `resident_bytes`. In a live heap free slots that were never allocated count, too, once
-            a class has filled four spans: its next ones are made resident whole. None: unknown.
+            `resident_bytes`. `Heap.run` writes nothing unless it has touch="ends". In a live heap
+            free slots that were never allocated count, too, once a class has filled four spans: its
+            next ones are made resident whole. None: unknown.
         events: operations up to this moment, without ends of threads.
         live_objects: live objects; large_objects of them have their own pages.
         spans: spans of slots.
@@ -156,13 +158,36 @@ class Ledger(Result, Value, Tabular):
         return self.held_bytes - self.requested_bytes
 
     @property
-    def measures(self) -> dict[str, Measure]:
-        """The standard measures, each with its definition.
+    def measures(self) -> Measures:
+        """The standard measures by name: floats, each with its `definition`; `nan`: unknown.
 
-        The four heap/live ratios are those of Johnstone and Wilson, "The memory fragmentation
-        problem: solved?" (1998), over held and requested bytes of the whole run.
+        internal_waste: (round-up + tail + large rounding) / requested.
+        unused_share: (free slots + cached + free pages) / held.
+        held_over_requested: held / requested at this moment.
+        mean_occupancy: live slots / slots, over all spans; `occupancy` is the distribution.
+        largest_hole_bytes: longest run of free held pages.
+        free_runs: number of runs of free held pages.
+        jw_mean: held / requested, mean over all operations of the run.
+        jw_mean_steady: the same mean from half of the peak of requested bytes on.
+        jw_at_peak_requested: held / requested when requested is at its peak.
+        jw_at_peak_held: held / requested when held is at its peak.
+        jw_of_peaks: peak of held / peak of requested.
+
+        The jw ratios are those of Johnstone and Wilson, "The memory fragmentation problem:
+        solved?" (1998), over held and requested bytes; they are unknown if nothing was run.
+
+        >>> ledger = Heap(dry=True).ledger()
+        >>> ledger.measures["unused_share"], ledger.measures["jw_mean"]
+        (0.0, nan)
         """
         return measures_of(self)
+
+    @property
+    def occupancy(self) -> list[int]:
+        """The number of spans by tenths of live slots, 0-10 % to 90-100 %, and of full spans."""
+        small = self.classes[self.classes["cls"] > 0]
+        found: list[int] = small["occupancy"].sum(axis=0).tolist()
+        return found
 
     # --- other forms ---
 
@@ -179,7 +204,7 @@ class Ledger(Result, Value, Tabular):
         value["classes"] = [
             {name: row[name].tolist() for name in columns} for row in self.classes if row["spans"]
         ]
-        value["measures"] = {name: m._asdict() for name, m in self.measures.items()}
+        value["measures"] = measures_json(self)
         value["run"] = self.stats.to_dict() if self.stats else None
         if self.remark:
             value["remark"] = self.remark

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from spanwise import _format
 from spanwise._lib import ffi, lib
@@ -167,68 +168,115 @@ class RunStats(Result):
 # --- measures -------------------------------------------------------------------------------------
 
 
-class Measure(NamedTuple):
-    """A number (None: unknown) and its definition."""
+class Measure(float):
+    """A number with its definition; `nan` if it is unknown.
 
-    value: Any
+    Attributes:
+        definition: how it is computed.
+    """
+
+    __slots__ = ("definition",)
+
     definition: str
+
+    def __new__(cls, value: float, definition: str) -> Measure:
+        """Make a number with a definition."""
+        self = super().__new__(cls, value)
+        self.definition = definition
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Measure, (float(self), self.definition)
+
+
+class Measures(dict[str, Measure]):
+    """Measures by name, which are printed as a table; an unknown name is a KeyError."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        raise KeyError(f"no measure {name!r}; there are {', '.join(self)}")
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        return [(name, _text(name, one), one.definition) for name, one in self.items()]
+
+    def __repr__(self) -> str:
+        return _format.table(self._rows(), _HEAD, names_last=True)
+
+    def _repr_html_(self) -> str:
+        return _format.html_table(self._rows(), _HEAD, left=3)
+
+
+_HEAD = ("measure", "value", "definition")
+
+_WHOLE = ("largest_hole_bytes", "free_runs")
+"""The measures that are whole numbers."""
+
+OCCUPANCY = "spans whose live/slots is in [k/10, (k+1)/10), k = 0..9, and full ones"
+"""The definition of `Ledger.occupancy`."""
+
+DEFINITIONS: dict[str, str] = {
+    "internal_waste": "(round-up + tail + large rounding) / requested",
+    "unused_share": "(free slots + cached + free pages) / held",
+    "held_over_requested": "held / requested, at this moment",
+    "mean_occupancy": "live slots / slots, over all spans",
+    "largest_hole_bytes": "longest run of free held pages",
+    "free_runs": "number of runs of free held pages",
+    "jw_mean": "Johnstone-Wilson 1: held / requested, mean over all operations of the run",
+    "jw_mean_steady": "Johnstone-Wilson 1, once half of the peak of requested bytes has been live",
+    "jw_at_peak_requested": "Johnstone-Wilson 2: held / requested when requested is at its peak",
+    "jw_at_peak_held": "Johnstone-Wilson 3: held / requested when held is at its peak",
+    "jw_of_peaks": "Johnstone-Wilson 4: peak of held / peak of requested; Hoard calls it"
+    " fragmentation",
+}
+"""The definition of each measure, by name."""
+
+
+def _text(name: str, one: float) -> str:
+    if math.isnan(one):
+        return "unknown"
+    return _format.number(int(one)) if name in _WHOLE else f"{one:.3f}"
 
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def measures_of(ledger: Ledger) -> dict[str, Measure]:
+def measures_of(ledger: Ledger) -> Measures:
     """Return the standard measures of a ledger, by name."""
     inside = ledger.roundup_bytes + ledger.tail_bytes + ledger.large_rounding_bytes
     unused = ledger.free_slot_bytes + ledger.cached_bytes + ledger.free_page_bytes
     small = ledger.classes[ledger.classes["cls"] > 0]
-    slots, live = int(small["slots"].sum()), int(small["live_objects"].sum())
     found = {
-        "internal_waste": Measure(
-            _ratio(inside, ledger.requested_bytes), "(round-up + tail + large rounding) / requested"
-        ),
-        "unused_share": Measure(
-            _ratio(unused, ledger.held_bytes), "(free slots + cached + free pages) / held"
-        ),
-        "held_over_requested": Measure(
-            _ratio(ledger.held_bytes, ledger.requested_bytes), "held / requested, at this moment"
-        ),
-        "mean_occupancy": Measure(_ratio(live, slots), "live slots / slots, over all spans"),
-        "occupancy": Measure(
-            small["occupancy"].sum(axis=0).tolist(),
-            "spans whose live/slots is in [k/10, (k+1)/10), k = 0..9, and full ones",
-        ),
-        "largest_hole_bytes": Measure(ledger.largest_hole_bytes, "longest run of free held pages"),
-        "free_runs": Measure(ledger.free_runs, "number of runs of free held pages"),
+        "internal_waste": _ratio(inside, ledger.requested_bytes),
+        "unused_share": _ratio(unused, ledger.held_bytes),
+        "held_over_requested": _ratio(ledger.held_bytes, ledger.requested_bytes),
+        "mean_occupancy": _ratio(int(small["live_objects"].sum()), int(small["slots"].sum())),
+        "largest_hole_bytes": ledger.largest_hole_bytes,
+        "free_runs": ledger.free_runs,
+        **_johnstone_wilson(ledger.stats),
     }
-    found.update(_johnstone_wilson(ledger.stats))
+    known = {name: math.nan if value is None else value for name, value in found.items()}
+    return Measures({name: Measure(known[name], said) for name, said in DEFINITIONS.items()})
+
+
+def measures_json(ledger: Ledger) -> dict[str, dict[str, Any]]:
+    """Return the measures and the occupancy of a ledger for JSON; null if unknown."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, one in measures_of(ledger).items():
+        value = None if math.isnan(one) else int(one) if name in _WHOLE else float(one)
+        found[name] = {"value": value, "definition": one.definition}
+    found["occupancy"] = {"value": ledger.occupancy, "definition": OCCUPANCY}
     return found
 
 
-def _johnstone_wilson(stats: RunStats | None) -> dict[str, Measure]:
+def _johnstone_wilson(stats: RunStats | None) -> dict[str, float | None]:
     """Return the four ratios of held to requested bytes of Johnstone and Wilson."""
     s = stats
+    if s is None:
+        return dict.fromkeys(name for name in DEFINITIONS if name.startswith("jw_"))
     return {
-        "jw_mean": Measure(
-            s.mean_held_over_requested if s else None,
-            "Johnstone-Wilson 1: held / requested, mean over all operations of the run",
-        ),
-        "jw_mean_steady": Measure(
-            s.steady_held_over_requested if s else None,
-            "Johnstone-Wilson 1 without the start: the mean from the first operation on after which"
-            " half of the peak of requested bytes is live",
-        ),
-        "jw_at_peak_requested": Measure(
-            _ratio(s.held_at_peak_bytes, s.peak_requested_bytes) if s else None,
-            "Johnstone-Wilson 2: held / requested when requested is at its peak",
-        ),
-        "jw_at_peak_held": Measure(
-            _ratio(s.peak_held_bytes, s.requested_at_peak_held_bytes) if s else None,
-            "Johnstone-Wilson 3: held / requested when held is at its peak",
-        ),
-        "jw_of_peaks": Measure(
-            _ratio(s.peak_held_bytes, s.peak_requested_bytes) if s else None,
-            "Johnstone-Wilson 4: peak of held / peak of requested; Hoard calls it fragmentation",
-        ),
+        "jw_mean": s.mean_held_over_requested,
+        "jw_mean_steady": s.steady_held_over_requested,
+        "jw_at_peak_requested": _ratio(s.held_at_peak_bytes, s.peak_requested_bytes),
+        "jw_at_peak_held": _ratio(s.peak_held_bytes, s.requested_at_peak_held_bytes),
+        "jw_of_peaks": _ratio(s.peak_held_bytes, s.peak_requested_bytes),
     }

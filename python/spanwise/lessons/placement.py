@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from spanwise import _lib
 from spanwise.errors import InvalidError
 from spanwise.ranges.allocators import BuddyAllocator, RangeAllocator
+from spanwise.results.rows import Rows, as_rows
 
 UNIT = 16
 """The smallest size; all sizes are multiples of it."""
@@ -186,7 +187,7 @@ def study(
     seed: SupportsIndex = 1,
     policies: Iterable[str] = POLICIES,
     backend: str = "two-treaps",
-) -> NDArray[np.void]:
+) -> Rows:
     """Measure every policy on the same objects, for each distribution of sizes and lifetimes.
 
     Args:
@@ -196,7 +197,7 @@ def study(
         backend: of RangeAllocator.
 
     Returns:
-        Shape (policies * sizes * lifetimes,), with the fields policy, backend, sizes, lifetimes,
+        A row per policy, sizes and lifetimes, with the columns policy, backend, sizes, lifetimes,
         live, extent, needed and bound (as FRAGMENTATION_DTYPE explains them).
 
     Raises:
@@ -206,7 +207,7 @@ def study(
     if objects == 0:
         raise InvalidError("count 0: at least one object is needed")
     rows = list(_rows(objects, _lib.as_index(seed, "seed"), tuple(policies), backend))
-    return np.array(rows, FRAGMENTATION_DTYPE)
+    return as_rows(np.array(rows, FRAGMENTATION_DTYPE))
 
 
 def _rows(

@@ -18,6 +18,7 @@ from spanwise.plots.comparisons import (
 )
 from spanwise.plots.maps import heap_map, save_frames, slots
 from spanwise.plots.memory import ledgers, occupancy, replays, timeline, waste_by_class
+from spanwise.plots.ranges import range_holes, scalable_children
 from spanwise.plots.sizes import (
     arena_lifetimes,
     boundaries,
@@ -52,9 +53,11 @@ __all__ = [
     "pareto",
     "pause_histogram",
     "pauses",
+    "range_holes",
     "replays",
     "save",
     "save_frames",
+    "scalable_children",
     "slots",
     "span_pinning",
     "timeline",

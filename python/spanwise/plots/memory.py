@@ -108,7 +108,7 @@ def ledgers(
 def occupancy(one: Ledger, ax: Axes | None = None) -> Axes:
     """Draw the number of spans by share of live slots, in tenths; full spans have their own bar."""
     ax = ax or new_axes(height=3.4)
-    counts = np.array(one.measures["occupancy"].value)
+    counts = np.array(one.occupancy)
     bars = ax.bar(np.arange(len(counts)), counts, color="#0072B2", width=0.86)
     bars[-1].set_hatch("//")
     bars[-1].set_edgecolor("white")

@@ -78,6 +78,23 @@ class Pool(HeapUser):
     ...     block = pool.get()
     ...     block.view()[:] = 1
     ...     pool.put(block)
+
+    Args:
+        heap: allocates and frees the blocks.
+        item_bytes: size of a block, at least 1.
+        capacity: the most idle blocks, 1 to 2^32; further ones are freed.
+        order: "lifo" reuses the block put back last, "fifo" the one put back first.
+        zero: clear blocks when they are put back, and zero new ones.
+        aged: keep two generations, see `age`. Only with order "lifo".
+        thread_slots: each thread also keeps one idle block.
+        construct: called with each new block, but not with a reused one. If it raises, the
+            block is freed.
+
+    Raises:
+        InvalidError: an argument is outside these limits.
+        UnsupportedError: the heap is dry or shares the slots of such small blocks, or the
+            options exclude each other.
+        HeapClosedError: the heap is closed.
     """
 
     def __init__(
@@ -92,25 +109,6 @@ class Pool(HeapUser):
         thread_slots: bool = False,
         construct: Callable[[Block], object] | None = None,
     ) -> None:
-        """Create an empty pool.
-
-        Args:
-            heap: allocates and frees the blocks.
-            item_bytes: size of a block, at least 1.
-            capacity: the most idle blocks, 1 to 2^32; further ones are freed.
-            order: "lifo" reuses the block put back last, "fifo" the one put back first.
-            zero: clear blocks when they are put back, and zero new ones.
-            aged: keep two generations, see `age`. Only with order "lifo".
-            thread_slots: each thread also keeps one idle block.
-            construct: called with each new block, but not with a reused one. If it raises, the
-                block is freed.
-
-        Raises:
-            InvalidError: an argument is outside these limits.
-            UnsupportedError: the heap is dry or shares the slots of such small blocks, or the
-                options exclude each other.
-            HeapClosedError: the heap is closed.
-        """
         order_index = _lib.as_choice(order, "order", ORDERS)
         if construct is not None and zero:
             raise UnsupportedError("zero clears what construct has made: use one of them")
@@ -176,7 +174,7 @@ class Pool(HeapUser):
             if block.size_bytes != self._bytes:
                 raise InvalidError(f"{block!r} in a pool of blocks of {self._bytes} bytes")
             with self._handle.lock:
-                if block.freed:
+                if block._claim.taken:
                     raise BlockFreedError(f"{block!r} was already put back or freed", "DOUBLE_PUT")
                 block._claim_free()
             check(lib.sw_pool_put(c_pool, ffi.cast("void *", block.address), self._bytes))
@@ -289,6 +287,9 @@ class SlabBlock(Slot):
         self._slabs = slabs
         self._set_slot(address, size, usable_bytes)
 
+    def _is_closed(self) -> bool:
+        return self._slabs.closed
+
     def free(self) -> None:
         """Free the slot.
 
@@ -331,6 +332,20 @@ class TieredSlabs(HeapUser):
     ...     buffer = slabs.alloc(900)
     ...     buffer.view()[:5] = b"hello"
     ...     buffer.free()
+
+    Args:
+        heap: serves requests that get no slot.
+        tiers: slot sizes in bytes, ascending; 1 to 8 multiples of 16 up to 2^20.
+        capacity: the most slots per tier, at least 1. Addresses for them are reserved.
+        alert: called with "over-tier" or "full", the size of the request, and the number of
+            requests so far that got no slot: at the first such request, and then at every
+            `alert_every`-th one.
+        alert_every: at least 1.
+
+    Raises:
+        InvalidError: an argument is outside these limits, or tiers do not ascend.
+        UnsupportedError: the heap is dry.
+        HeapClosedError: the heap is closed.
     """
 
     def __init__(
@@ -342,22 +357,6 @@ class TieredSlabs(HeapUser):
         alert: Callable[[str, int, int], object] | None = None,
         alert_every: SupportsIndex = 1,
     ) -> None:
-        """Create slabs without a slot in use.
-
-        Args:
-            heap: serves requests that get no slot.
-            tiers: slot sizes in bytes, ascending; 1 to 8 multiples of 16 up to 2^20.
-            capacity: the most slots per tier, at least 1. Addresses for them are reserved.
-            alert: called with "over-tier" or "full", the size of the request, and the number of
-                requests so far that got no slot: at the first such request, and then at every
-                `alert_every`-th one.
-            alert_every: at least 1.
-
-        Raises:
-            InvalidError: an argument is outside these limits, or tiers do not ascend.
-            UnsupportedError: the heap is dry.
-            HeapClosedError: the heap is closed.
-        """
         _lib.check_type(heap, Heap, "heap")
         _lib.check_callable(alert, "alert")
         handle = heap._handle

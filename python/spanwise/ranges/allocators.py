@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,10 @@ from spanwise import _lib
 from spanwise._lib import check, lib
 from spanwise._owner import Owner
 from spanwise.errors import StateError
-from spanwise.results.rows import Result
+from spanwise.results.rows import Result, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 HOLE_DTYPE = _lib.dtype_of("sw_range_hole")
 """A hole, with the fields start and size."""
@@ -174,6 +177,11 @@ class RangeBase(Owner):
         return RangeStats(**_lib.struct_dict(self._stats()))
 
     @property
+    def backend(self) -> str:
+        """Name of the data structure."""
+        raise NotImplementedError
+
+    @property
     def size(self) -> int:
         """The range is [0, size)."""
         return self._size
@@ -204,6 +212,10 @@ class RangeBase(Owner):
                 if count < BLOCK:
                     return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
                 start = int(part["start"][-1] + part["size"][-1])
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the taken and free parts with the largest hole; return the matplotlib Axes."""
+        return draw("range_holes", self, ax)
 
     def _figures(self) -> str:
         """Return the counters for repr, also for a range that is closed or of another thread."""
@@ -244,26 +256,24 @@ class RangeAllocator(RangeBase):
     ...     ranges.free(at + 100, 200)
     ...     ranges.find(200), ranges.find(201)
     (100, 1000)
+
+    Args:
+        size: 1 to 2^62.
+        backend: "btree", "treap", "two-treaps", which alone has best fit and is also called
+            "avl", or "buddy". The last is `BuddyAllocator` with units of 1,024: it rounds, and
+            has first fit only. The others find a hole if one fits.
+        placement: "first", "best", "next", "worst" or "default", which is "best" for
+            "two-treaps", else "first".
+        locked: any thread may call, not only the owner.
+
+    Raises:
+        InvalidError: an argument is not within these limits.
+        UnsupportedError: the backend does not have the placement.
     """
 
     def __init__(
         self, size: int, *, backend: str = "btree", placement: str = "default", locked: bool = False
     ) -> None:
-        """Create an allocator whose whole range is free.
-
-        Args:
-            size: 1 to 2^62.
-            backend: "btree", "treap", "two-treaps", which alone has best fit and is also called
-                "avl", or "buddy". The last is `BuddyAllocator` with units of 1,024: it rounds, and
-                has first fit only. The others find a hole if one fits.
-            placement: "first", "best", "next", "worst" or "default", which is "best" for
-                "two-treaps", else "first".
-            locked: any thread may call, not only the owner.
-
-        Raises:
-            InvalidError: an argument is not within these limits.
-            UnsupportedError: the backend does not have the placement.
-        """
         self._backend = _AVL.get(backend, backend) if isinstance(backend, str) else backend
         super().__init__(
             size,
@@ -289,23 +299,21 @@ class BuddyAllocator(RangeBase):
     >>> with BuddyAllocator(1 << 20, unit=16) as ranges:
     ...     ranges.alloc(10), ranges.alloc(100)  # blocks of 16 and 128
     (0, 128)
+
+    Args:
+        size: 1 to 2^62; the last size % unit are never used.
+        unit: the smallest block, a power of two, at most size.
+        orders: the largest block is unit << (orders - 1); 0: as many as fit.
+        locked: any thread may call, not only the owner.
+
+    Raises:
+        InvalidError: an argument is not within these limits.
+        OutOfMemoryError: no memory for the metadata, 9.3 bytes per unit.
     """
 
     def __init__(
         self, size: int, *, unit: int = 1024, orders: int = 0, locked: bool = False
     ) -> None:
-        """Create an allocator whose whole range is free.
-
-        Args:
-            size: 1 to 2^62; the last size % unit are never used.
-            unit: the smallest block, a power of two, at most size.
-            orders: the largest block is unit << (orders - 1); 0: as many as fit.
-            locked: any thread may call, not only the owner.
-
-        Raises:
-            InvalidError: an argument is not within these limits.
-            OutOfMemoryError: no memory for the metadata, 9.3 bytes per unit.
-        """
         self._unit = _lib.as_index(unit, "unit")
         super().__init__(
             size,

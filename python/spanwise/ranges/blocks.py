@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Made, refuse_views, view_at
+from spanwise._owner import Count, Life, Made, Owned, refuse_views, view_at
 from spanwise.errors import BlockFreedError, InvalidError, OverlapError
 
 if TYPE_CHECKING:
     from spanwise.ranges.scalable import ScalableAllocator
 
 
-def free_piece(address: int, size: int, c_allocator: Any, _: Life) -> None:
-    """Free a block of an allocator; the last argument has kept the allocator alive."""
-    check(lib.sw_scalable_free(c_allocator, ffi.cast("void *", address), size))
+def free_piece(address: int, size: int, shared: list[Owned]) -> None:
+    """Free a block of the allocator in `shared`; do nothing if `close` has removed it.
+
+    No lock is held, because destructors do this. The allocator that is read here lives until this
+    call ends, even if another thread closes it meanwhile.
+    """
+    try:
+        allocator = shared[0]
+    except IndexError:
+        return
+    check(lib.sw_scalable_free(allocator.c, ffi.cast("void *", address), size))
 
 
 class Piece:
@@ -48,9 +56,21 @@ class Piece:
         """Free the block now; a second call does nothing."""
         self._life.end()
 
-    def export(self, views: Count) -> memoryview:
-        """Return the bytes as a counted view, which keeps the block alive."""
-        return view_at(self.address, self._size[0], views.taken(self._life))
+    def export(self, views: Count, check_live: Callable[[], object]) -> memoryview:
+        """Return the bytes as a counted view, which keeps the block alive.
+
+        Args:
+            views: counts the view. It is counted first, so that nothing frees the block from here
+                on, nor closes its allocator.
+            check_live: raises an exception if that has already happened.
+        """
+        life = views.taken(self._life)
+        try:
+            check_live()
+        except BaseException:
+            life.end()
+            raise
+        return view_at(self.address, self._size[0], life)
 
 
 def _give(give: Callable[..., object], address: int, size: list[int], *needs: Any) -> None:
@@ -59,16 +79,27 @@ def _give(give: Callable[..., object], address: int, size: list[int], *needs: An
 
 
 class BlockSource(Protocol):
-    """Anything that allocates blocks."""
+    """Anything that allocates blocks.
+
+    Attributes:
+        _owners: counts the memories that own blocks.
+        _owned_views: counts the views of such blocks.
+    """
+
+    _owners: Count
+    _owned_views: Count
 
     def _take(self, size: int) -> Piece: ...
+
+    def _check_open(self) -> None: ...
 
 
 class ScalableBlock(Made):
     """A block of a scalable allocator, allocated until `free` or until the last reference goes.
 
     Any part can be freed, in any order; offsets are from the first byte of the whole block. While a
-    view of the block is alive, no part can be freed (BlockBusyError).
+    view of the block is alive, no part can be freed, and the allocator cannot be closed
+    (BlockBusyError). Closing the allocator frees the block; later calls raise StateError.
 
     >>> block = ScalableAllocator().alloc(100)
     >>> block.view()[:5] = b"hello"
@@ -85,7 +116,7 @@ class ScalableBlock(Made):
         self._pieces = [piece]  # in address order
         self._address = piece.address
         self._size = piece.size_bytes
-        self._views = Count()
+        self._views = Count(allocator._views)
 
     @property
     def address(self) -> int:
@@ -95,7 +126,7 @@ class ScalableBlock(Made):
     @property
     def size_bytes(self) -> int:
         """Bytes that are not freed."""
-        return sum(piece.size_bytes for piece in self._pieces)
+        return sum(stop - start for start, stop in self.parts)
 
     @property
     def parts(self) -> tuple[tuple[int, int], ...]:
@@ -106,12 +137,15 @@ class ScalableBlock(Made):
         >>> block.parts
         ((0, 20), (50, 100))
         """
+        return () if self._allocator.closed else self._bounds()
+
+    def _bounds(self) -> tuple[tuple[int, int], ...]:
         return tuple((self._start(one), self._start(one) + one.size_bytes) for one in self._pieces)
 
     @property
     def freed(self) -> bool:
-        """Whether it was freed, or added to a memory."""
-        return not self._pieces
+        """Whether it was freed, by itself or with its allocator, or added to a memory."""
+        return not self._pieces or self._allocator.closed
 
     def view(self, start: SupportsIndex = 0, stop: SupportsIndex | None = None) -> memoryview:
         """Return the bytes from `start` to `stop`, by default all, without a copy.
@@ -119,14 +153,20 @@ class ScalableBlock(Made):
         Raises:
             BlockFreedError: it was freed, or a part of these bytes was.
             InvalidError: the offsets are outside the block.
+            StateError: the allocator is closed.
         """
-        first, last = self._range(start, stop)
         with self._allocator._lock:
+            self._allocator._open()
+            first, last = self._range(start, stop)
             piece = self._piece(first, last, BlockFreedError)
-            view = piece.export(self._views)
-            if not any(one is piece for one in self._pieces):  # freed by a __del__ that ran since
-                raise BlockFreedError(f"{self!r}: it was freed", "DOUBLE_FREE")
+            view = piece.export(self._views, lambda: self._check_has(piece))
             return view[first - self._start(piece) : last - self._start(piece)]
+
+    def _check_has(self, piece: Piece) -> None:
+        """Check that no `__del__` or signal handler has freed a piece. Needs the lock."""
+        self._allocator._open()
+        if not any(one is piece for one in self._pieces):
+            raise BlockFreedError(f"{self!r}: it was freed", "DOUBLE_FREE")
 
     def __buffer__(self, flags: int, /) -> memoryview:
         return self.view()
@@ -139,6 +179,7 @@ class ScalableBlock(Made):
             BlockBusyError: a view of it is alive.
             OverlapError: a part of these bytes was already freed; nothing changes.
             InvalidError: the offsets are outside the block, or start >= stop.
+            StateError: the allocator is closed.
         """
         with self._allocator._lock:
             self._allocator._open()
@@ -159,28 +200,29 @@ class ScalableBlock(Made):
 
         Raises:
             InvalidError: keep is negative, or larger than the block.
-            BlockFreedError, BlockBusyError: as in `free`.
+            BlockFreedError, BlockBusyError, StateError: as in `free`.
         """
         with self._allocator._lock:
             c_allocator = self._allocator._open()
             self._check_live()
-            end = self.parts[-1][1]
+            end = self._bounds()[-1][1]
             first = _lib.as_index(keep, "keep", end)
             if first == 0:
                 self.free()
-            elif self.parts == ((0, end),) and first < end:
+            elif self._bounds() == ((0, end),) and first < end:
                 refuse_views(self._views.alive, self, "shrinking it")
                 at = ffi.cast("void *", self._address)
                 check(lib.sw_scalable_shrink(c_allocator, at, end, first))
                 self._pieces[0].size_bytes = first
             else:
-                for start, stop in self.parts:
+                for start, stop in self._bounds():
                     if stop > first:
                         self._free(max(start, first), stop)
 
     def _range(self, start: SupportsIndex, stop: SupportsIndex | None) -> tuple[int, int]:
         """Return checked offsets; a missing stop is the end of the last part."""
-        end = self.parts[-1][1] if self._pieces else 0
+        bounds = self._bounds()
+        end = bounds[-1][1] if bounds else 0
         last = end if stop is None else _lib.as_index(stop, "stop", self._size)
         return _lib.as_index(start, "start", self._size if stop is None else last), last
 
@@ -190,7 +232,7 @@ class ScalableBlock(Made):
     def _piece(self, first: int, last: int, kind: type[Exception]) -> Piece:
         """Return the piece that contains these bytes; raise `kind` if there is none."""
         self._check_live()
-        for piece, (start, stop) in zip(self._pieces, self.parts, strict=True):
+        for piece, (start, stop) in zip(self._pieces, self._bounds(), strict=True):
             if start <= first and last <= stop:
                 return piece
         raise kind(f"{self!r}: some of the bytes {first} to {last} were freed")
@@ -207,8 +249,8 @@ class ScalableBlock(Made):
         piece.size_bytes = first - start
         rest = [piece] if first > start else []
         if end > last:
-            life = self._allocator._life
-            rest.append(Piece(self._address + last, end - last, free_piece, c_allocator, life))
+            shared = self._allocator._shared
+            rest.append(Piece(self._address + last, end - last, free_piece, shared))
         self._pieces[index : index + 1] = rest
 
     def _check_live(self) -> None:
@@ -219,6 +261,7 @@ class ScalableBlock(Made):
     def _hand_over(self) -> Piece:
         """Transfer the piece to a memory, which frees it."""
         with self._allocator._lock:
+            self._allocator._open()
             self._check_live()
             refuse_views(self._views.alive, self, "adding it to a memory")
             if len(self._pieces) > 1:

@@ -54,15 +54,16 @@ class Memory(Uncopied):
     >>> message = Memory(bytes([0, 0, 0, 4]), b"body")
     >>> Reader(message).read_be(4)
     4
+
+    Args:
+        buffers: objects with the buffer protocol.
+
+    Raises:
+        TypeError: one of them has no buffer protocol.
+        InvalidError: the bytes of one are not contiguous.
     """
 
     def __init__(self, *buffers: Any) -> None:
-        """Create a memory of these buffers.
-
-        Raises:
-            TypeError: one of them has no buffer protocol.
-            InvalidError: the bytes of one are not contiguous.
-        """
         if hasattr(self, "_life"):
             raise TypeError(f"this {type(self).__name__} is made already; make another")
         self._lock = threading.RLock()

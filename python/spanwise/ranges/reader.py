@@ -34,18 +34,16 @@ class Reader(Uncopied, io.RawIOBase):
     >>> reader = Reader(bytes([0, 5]) + b"hello")
     >>> reader.read_bytes(reader.read_be(2))
     b'hello'
+
+    Args:
+        source: a Memory, or an object with the buffer protocol.
+
+    Raises:
+        TypeError: the source is neither.
+        InvalidError: its bytes are not contiguous.
     """
 
     def __init__(self, source: Any) -> None:
-        """Create a reader.
-
-        Args:
-            source: a Memory, or an object with the buffer protocol.
-
-        Raises:
-            TypeError: the source is neither.
-            InvalidError: its bytes are not contiguous.
-        """
         super().__init__()
         self._memory = (
             source if isinstance(source, Memory) else Memory(as_bytes_view(source, "source"))

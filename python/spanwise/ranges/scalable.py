@@ -5,21 +5,24 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
 
 from spanwise import _lib
 from spanwise._lib import check, check_type, ffi, lib
-from spanwise._owner import Count, Owner, end_body, refuse_views
-from spanwise.errors import BlockBusyError, InvalidError, OutOfMemoryError
+from spanwise._owner import Count, Life, Owned, Owner, end_body, refuse_views
+from spanwise.errors import InvalidError, OutOfMemoryError
 from spanwise.ranges.allocators import backend_number
 from spanwise.ranges.blocks import BlockSource, Piece, ScalableBlock, free_piece
 from spanwise.ranges.memory import HasFileno, Memory, descriptor_of
-from spanwise.results.rows import Result, Rows, as_rows
+from spanwise.results.rows import Result, Rows, as_rows, draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BACKINGS = ("system", "libc", "pools", "buddy", "huge")
 """The source of blocks, in the order of sw_backing (include/spanwise/backing.h)."""
@@ -54,8 +57,9 @@ class ScalableAllocator(Owner):
     """Allocates bytes from a few large blocks, each twice as large as the last, up to a cap.
 
     `alloc` returns a block; `RecyclableMemory` owns many blocks and frees them at once. Any thread
-    may use an allocator. `close` raises BlockBusyError while a memory owns blocks of it; recycle
-    the memory first. After `close`, every call raises StateError.
+    may use an allocator. `close` frees all blocks, but raises BlockBusyError while a view of one is
+    alive or a memory owns one: delete the view, or recycle the memory, first. After `close`, every
+    call raises StateError, those of its blocks, too.
 
     >>> with ScalableAllocator() as allocator:
     ...     block = allocator.alloc(1024)
@@ -63,6 +67,20 @@ class ScalableAllocator(Owner):
     ...     block.free(512, 1024)
     ...     allocator.free_bytes
     16384
+
+    Args:
+        first_bytes: size of the first block.
+        child_limit_bytes: the size at which doubling ends; larger requests get their own block.
+        limit_bytes: limit of the bytes of all blocks; None: no limit.
+        idle_children: blocks without an allocated byte to retain.
+        backing: the source of the blocks: "system" (mappings), "libc" (malloc), "pools" (freed
+            blocks are reused), "buddy" (regions of 64 MiB) or "huge" (huge pages).
+        backend: the range allocator of each block, as in RangeAllocator: "btree" and "treap"
+            have first fit, "two-treaps" has best fit.
+
+    Raises:
+        InvalidError: an argument is negative or too large, or the sizes do not ascend.
+        UnsupportedError: the backend is "buddy".
     """
 
     def __init__(
@@ -75,22 +93,6 @@ class ScalableAllocator(Owner):
         backing: str = "system",
         backend: str = "btree",
     ) -> None:
-        """Create an allocator without a block.
-
-        Args:
-            first_bytes: size of the first block.
-            child_limit_bytes: the size at which doubling ends; larger requests get their own block.
-            limit_bytes: limit of the bytes of all blocks; None: no limit.
-            idle_children: blocks without an allocated byte to retain.
-            backing: the source of the blocks: "system" (mappings), "libc" (malloc), "pools" (freed
-                blocks are reused), "buddy" (regions of 64 MiB) or "huge" (huge pages).
-            backend: the range allocator of each block, as in RangeAllocator: "btree" and "treap"
-                have first fit, "two-treaps" has best fit.
-
-        Raises:
-            InvalidError: an argument is negative or too large, or the sizes do not ascend.
-            UnsupportedError: the backend is "buddy".
-        """
         memory = lib.sw_allocator_of(_lib.as_choice(backing, "backing", BACKINGS))
         options = _lib.options_of(
             "sw_scalable_options",
@@ -102,7 +104,14 @@ class ScalableAllocator(Owner):
         )
         if limit_bytes is not None:
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
-        super().__init__(_lib.output_of(lib.sw_scalable_create, options), lib.sw_scalable_destroy)
+        allocator = Owned(_lib.output_of(lib.sw_scalable_create, options), lib.sw_scalable_destroy)
+        # Blocks and the views of them have the list, and thereby keep the C allocator. `close`
+        # empties it, and the C allocator ends with the last call that has read the list before.
+        self._shared = [allocator]
+        self._views = Count()  # of ScalableBlocks
+        self._owners = Count()  # memories that own blocks
+        self._owned_views = Count()  # of their blocks, including the memories' own views
+        super().__init__(allocator.c, _keep)
 
     # --- blocks ---
 
@@ -158,9 +167,27 @@ class ScalableAllocator(Owner):
             end_body(block.free, failed)
 
     def _refuse_close(self) -> None:
-        taken = self.stats().taken_bytes
-        if taken:
-            raise BlockBusyError(f"{taken} bytes are allocated; recycle the memories that own them")
+        c_allocator, self._c = self._c, None  # a signal handler that runs meanwhile gets no view
+        try:
+            memories = self._owners.alive
+            refuse_views(
+                self._views.alive + (0 if memories else self._owned_views.alive),
+                f"blocks of the {self._named()}",
+                "closing it",
+                users=memories,
+                user=("memory owns", "memories own"),
+                end="recycle the memories",
+            )
+        except BaseException:
+            self._c = c_allocator
+            raise
+
+    def _ending(self) -> Callable[[], object]:
+        return self._shared.clear
+
+    def _check_open(self) -> None:
+        with self._lock:  # so that no other thread is about to close it
+            self._open()
 
     def _take(self, size: int) -> Piece:
         with self._lock:
@@ -168,10 +195,7 @@ class ScalableAllocator(Owner):
             address = lib.sw_scalable_alloc(c_allocator, size)
             if address == ffi.NULL:
                 check(lib.sw_last_error().status)
-            # A piece frees itself without a Python lock, because destructors do it.
-            return Piece(
-                int(ffi.cast("uintptr_t", address)), size, free_piece, c_allocator, self._life
-            )
+            return Piece(int(ffi.cast("uintptr_t", address)), size, free_piece, self._shared)
 
     def find(self, size: SupportsIndex) -> int:
         """Return the address that `alloc` would return now; the call may add a block.
@@ -216,6 +240,10 @@ class ScalableAllocator(Owner):
         stats = self.stats()
         return stats.held_bytes - stats.taken_bytes
 
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the bytes of each large block, taken and free; return the matplotlib Axes."""
+        return draw("scalable_children", self, ax)
+
     def trim(self) -> None:
         """Return every unused block to the system."""
         self._checked(lib.sw_scalable_trim)
@@ -257,6 +285,10 @@ class ScalableAllocator(Owner):
         return f"<{type(self).__name__}: {stats.taken_bytes:,} of {stats.held_bytes:,} B taken>"
 
 
+def _keep(_: object) -> None:
+    """End an allocator's `Life`, which destroys nothing: `ScalableAllocator._shared` does."""
+
+
 class MemoryAllocator(ScalableAllocator):
     """Allocates blocks from one large block of fixed size.
 
@@ -266,18 +298,16 @@ class MemoryAllocator(ScalableAllocator):
     ...     block = memory.alloc(100)
     ...     block.view()[:5] = b"hello"
     ...     block.free()
+
+    Args:
+        size: bytes, 1 to 2^40.
+        backing: as in ScalableAllocator.
+
+    Raises:
+        InvalidError: an argument is not within these limits.
     """
 
     def __init__(self, size: SupportsIndex, *, backing: str = "system") -> None:
-        """Create an allocator; its memory is allocated with the first block.
-
-        Args:
-            size: bytes, 1 to 2^40.
-            backing: as in ScalableAllocator.
-
-        Raises:
-            InvalidError: an argument is not within these limits.
-        """
         _lib.as_index(size, "size")
         super().__init__(
             first_bytes=size, child_limit_bytes=size, limit_bytes=size, backing=backing
@@ -286,6 +316,13 @@ class MemoryAllocator(ScalableAllocator):
 
 class _PlainBlocks:
     """Allocates each block separately with Python's allocator, without caching."""
+
+    def __init__(self) -> None:
+        self._owners = Count()
+        self._owned_views = Count()
+
+    def _check_open(self) -> None:
+        """Do nothing: it is never closed."""
 
     def _take(self, size: int) -> Piece:
         if size == 0:
@@ -315,19 +352,18 @@ class RecyclableMemory(Memory):
     ...     frame = RecyclableMemory(allocator)
     ...     frame.next_n(4)[:] = b"abcd"
     ...     frame.recycle()
+
+    Args:
+        allocator: allocates the blocks; None: the memory is plain.
     """
 
     def __init__(self, allocator: ScalableAllocator | None) -> None:
-        """Create a memory without buffers.
-
-        Args:
-            allocator: allocates the blocks; None: the memory is plain.
-        """
         check_type(allocator, (ScalableAllocator, type(None)), "allocator")
         super().__init__()
         self._source: BlockSource = _PlainBlocks() if allocator is None else allocator
         self._owned: dict[int, Piece] = {}  # by address
-        self._block_views = Count()  # live views, including the memory's own
+        self._block_views = Count(self._source._owned_views)  # live views, with the memory's own
+        self._ownership: Life | None = None  # counts this memory as an owner of blocks
 
     @property
     def allocator(self) -> ScalableAllocator | None:
@@ -352,14 +388,14 @@ class RecyclableMemory(Memory):
                         copies.append(view)
                         continue
                     taken.append(self._source._take(view.nbytes))
-                    copies.append(taken[-1].export(self._block_views))
+                    copies.append(self._export(taken[-1]))
                     copies[-1][:] = view
                 self.push(*copies)
             except BaseException:
                 copies.clear()
                 taken.clear()
                 raise
-            self._owned.update({piece.address: piece for piece in taken})
+            self._own(*taken)
 
     def next_n(self, size: SupportsIndex) -> memoryview:
         """Allocate a block, append it, and return its bytes, which are not zeroed.
@@ -372,10 +408,19 @@ class RecyclableMemory(Memory):
         number = _lib.as_index(size, "size")
         with self._lock:
             piece = self._source._take(number)
-            self._owned[piece.address] = piece
-            view = piece.export(self._block_views)
+            view = self._export(piece)
+            self._own(piece)
             self.push(view)
             return view[:]
+
+    def _export(self, piece: Piece) -> memoryview:
+        return piece.export(self._block_views, self._source._check_open)
+
+    def _own(self, *pieces: Piece) -> None:
+        """Become the owner of pieces, of each of which a view is alive."""
+        if pieces and self._ownership is None:
+            self._ownership = self._source._owners.taken()
+        self._owned.update({piece.address: piece for piece in pieces})
 
     def add(self, block: ScalableBlock) -> None:
         """Append a block and take over its ownership; `block` then counts as freed.
@@ -384,14 +429,16 @@ class RecyclableMemory(Memory):
             InvalidError: it belongs to another allocator, or the memory is plain.
             BlockFreedError: it was already freed or added.
             BlockBusyError: a view of it is alive.
+            StateError: the allocator is closed.
         """
         check_type(block, ScalableBlock, "block")
         with self._lock:
             if block._allocator is not self._source:
                 raise InvalidError(f"{block!r} does not belong to the allocator of {self!r}")
             piece = block._hand_over()
-            self._owned[piece.address] = piece
-            self.push(piece.export(self._block_views))
+            view = self._export(piece)
+            self._own(piece)
+            self.push(view)
 
     def recycle(self) -> None:
         """Free all blocks and remove all buffers. Readers of this memory become invalid.
@@ -411,6 +458,9 @@ class RecyclableMemory(Memory):
             super().reset()
             while self._owned:
                 self._owned.popitem()[1].give_back()
+            ownership, self._ownership = self._ownership, None
+            if ownership is not None:
+                ownership.end()
 
     def reset(self) -> None:
         """Do the same as `recycle`."""
@@ -432,7 +482,7 @@ class RecyclableMemory(Memory):
         for place in found:
             if isinstance(place, tuple):
                 block, offset, size = place
-                bytes_ = self._owned[block].export(self._block_views)
+                bytes_ = self._export(self._owned[block])
                 view = bytes_[offset : offset + size]
             else:
                 view = place

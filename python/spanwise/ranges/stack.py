@@ -202,6 +202,16 @@ class Stack(Owner):
     >>> with Stack() as stack, stack.frame():
     ...     row = stack.push(100)
     ...     row.view()[:5] = b"hello"
+
+    Args:
+        growth: "copy" (the stack moves) or "chain" (of blocks).
+        first_bytes: size of the first block, a multiple of 16.
+        limit_bytes: limit of the bytes of all blocks, a multiple of 16.
+        checked: `release` raises EscapeError if a registered pointer would outlive its
+            target, and overwrites released bytes.
+
+    Raises:
+        InvalidError: an argument is not within these limits.
     """
 
     def __init__(
@@ -212,18 +222,6 @@ class Stack(Owner):
         limit_bytes: SupportsIndex = 1 << 30,
         checked: bool = False,
     ) -> None:
-        """Create an empty stack.
-
-        Args:
-            growth: "copy" (the stack moves) or "chain" (of blocks).
-            first_bytes: size of the first block, a multiple of 16.
-            limit_bytes: limit of the bytes of all blocks, a multiple of 16.
-            checked: `release` raises EscapeError if a registered pointer would outlive its
-                target, and overwrites released bytes.
-
-        Raises:
-            InvalidError: an argument is not within these limits.
-        """
         options = _lib.options_of(
             "sw_stack_options",
             growth=_lib.as_choice(growth, "growth", GROWTHS),

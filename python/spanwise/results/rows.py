@@ -58,13 +58,15 @@ class Rows:
     `polars.DataFrame(rows)`, `polars.from_arrow(rows)` (from polars 2 on a series of structs, as of
     every other object; its `.struct.unnest()` has the columns) and `pyarrow.table(rows)`. duckdb,
     and pandas if a column has fixed arrays, take `to_pandas()`.
+
+    Args:
+        array: a structured array, with which the rows share their memory.
     """
 
     __slots__ = ("_array",)
     __hash__ = None  # type: ignore[assignment]  # rows are mutable, as an array is
 
     def __init__(self, array: NDArray[np.void]) -> None:
-        """Share the memory of the structured array."""
         self._array: NDArray[np.void] = np.asarray(array).view()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -129,6 +129,49 @@ def test_realloc_that_fails_changes_nothing(heap: sw.Heap) -> None:
     block.free()
 
 
+def test_a_block_is_freed_with_its_heap() -> None:
+    with sw.Heap() as heap:
+        block, freed = heap.alloc(100), heap.alloc(100)
+        freed.free()
+        assert (block.freed, freed.freed) == (False, True)
+    assert block.freed
+    for use in (block.view, block.free):
+        with pytest.raises(sw.HeapClosedError, match="is closed"):
+            use()
+
+
+def test_what_keeps_a_heap_open_is_named() -> None:
+    heap = sw.Heap()
+    cache, pool, block = heap.open_cache(), sw.Pool(heap, 88), heap.alloc(10)
+    view = block.view()
+    with pytest.raises(sw.BlockBusyError) as caught:
+        heap.close()
+    assert str(caught.value) == (
+        f"2 pools, slabs or caches allocate blocks of heap {heap.id} and 1 view of blocks of heap"
+        f" {heap.id} is alive; before closing it close the pools, slabs and caches and delete the"
+        " arrays and memoryviews of it"
+    )
+    del view
+    cache.close()
+    with pytest.raises(sw.BlockBusyError, match="1 pool, slabs or cache allocates blocks of heap"):
+        heap.close()
+    pool.close()
+    heap.close()
+
+
+def test_a_resident_ledger_says_that_a_run_wrote_nothing() -> None:
+    ops = random_ops(3, 500)
+    with sw.Heap(manual_clock=True) as heap, sw.Heap(manual_clock=True) as written:
+        heap.run(ops)
+        written.run(ops, touch="ends")
+        remark = "objects of run() were not written (touch='none')"
+        assert remark in str(heap.ledger(resident=True))
+        assert remark in str(heap.map(resident=True).ledger)
+        assert heap.ledger().remark == written.ledger(resident=True).remark == ""
+        heap.drain()
+        assert heap.ledger(resident=True).remark == ""
+
+
 @pytest.mark.parametrize("size", [0, 1, 100, 112, 5000, 32768, 32769, 100_000])
 def test_sized_free(heap: sw.Heap, size: int) -> None:
     heap.alloc(size).free(size)

@@ -143,7 +143,7 @@ def test_johnstone_wilson_ratios() -> None:
     }
     measures = sw.Recording.from_ops(ops).ledger("go").measures
     for name, value in expected.items():
-        assert measures[name].value == pytest.approx(value, rel=1e-12), name
+        assert measures[name] == pytest.approx(value, rel=1e-12), name
 
 
 # --- forms ----------------------------------------------------------------------------------------

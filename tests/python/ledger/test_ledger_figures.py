@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import math
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from spanwise.__main__ import main
 from spanwise.ledger.ledger import LEDGER_CLASS_DTYPE, add_ledgers, class_waste
 from spanwise.ledger.parts import RunStats
 
-from tests.python.helpers import ALLOC, FREE, REALLOC, make_ops, random_ops
+from tests.python.helpers import ALLOC, FREE, REALLOC, ROOT, make_ops, random_ops
 
 TERMS = {
     "requested_bytes": 1000,
@@ -99,7 +101,6 @@ MEASURES: dict[str, Any] = {
     "unused_share": (70 + 110 + 210) / 2000,
     "held_over_requested": 2.0,
     "mean_occupancy": (10 + 2) / (40 + 8),  # without large objects
-    "occupancy": [1, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0],
     "largest_hole_bytes": 160,
     "free_runs": 3,
     "jw_mean": 1.75,
@@ -112,7 +113,40 @@ MEASURES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_measure(name: str) -> None:
-    assert made_up().measures[name].value == MEASURES[name]
+    assert made_up().measures[name] == MEASURES[name]
+
+
+def test_measures_are_numbers_with_definitions_in_a_table() -> None:
+    measures = made_up(stats=None).measures
+    assert list(measures) == list(MEASURES)
+    share = measures["unused_share"]
+    assert (f"{share}", f"{share:.2f}", 2 * share) == ("0.195", "0.20", 0.39)
+    assert share.definition == "(free slots + cached + free pages) / held"
+    assert math.isnan(measures["jw_mean"]) and pickle.loads(pickle.dumps(share)) == share
+    assert pickle.loads(pickle.dumps(share)).definition == share.definition
+    lines = [line.split(maxsplit=2) for line in str(measures).splitlines()]
+    assert lines[0] == ["measure", "value", "definition"]
+    assert lines[3] == ["unused_share", "0.195", share.definition]
+    assert [line[1] for line in lines[6:9]] == ["160", "3", "unknown"]
+    assert measures._repr_html_().count("<tr>") == 1 + len(MEASURES)
+    with pytest.raises(KeyError, match="no measure 'unused share'; there are internal_waste, unu"):
+        measures["unused share"]
+
+
+def test_occupancy_and_measures_in_json() -> None:
+    ledger = made_up(stats=None)
+    assert ledger.occupancy == [1, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0]
+    values = {name: one["value"] for name, one in ledger.to_dict()["measures"].items()}
+    unknown = {name: None for name in MEASURES if name.startswith("jw_")}
+    assert values == {**MEASURES, **unknown, "occupancy": ledger.occupancy}
+    assert type(values["free_runs"]) is int
+
+
+def test_documents_list_the_keys_of_measures() -> None:
+    page = (ROOT / "docs/definitions.md").read_text(encoding="utf-8")
+    docstring = sw.Ledger.measures.__doc__ or ""
+    for name in MEASURES:
+        assert f"| `{name}` |" in page and f"\n        {name}: " in docstring
 
 
 def test_waste_of_classes() -> None:
@@ -164,7 +198,7 @@ def test_sums_of_ledgers() -> None:
     for name in once.dtype.names or ():
         factor = 1 if name in ("cls", "size_bytes") else 2
         assert (twice[name] == factor * once[name]).all(), name
-    assert both.measures["unused_share"].value == 11 * 390 / 22000
+    assert both.measures["unused_share"] == 11 * 390 / 22000
     with pytest.raises(ValueError, match="all of one table"):
         add_ledgers([made_up(), made_up(table="other")], "two")
 

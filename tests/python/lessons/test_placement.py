@@ -21,6 +21,8 @@ from spanwise.lessons.placement import (
     study,
 )
 
+from tests.python.helpers import python
+
 # --- fragmentation --------------------------------------------------------------------------------
 
 
@@ -62,6 +64,13 @@ def test_a_study_has_all_combinations() -> None:
         drawn = draw(np.random.default_rng(1), 20_000)
         assert (drawn.min(), drawn.max()) == (32 if name == "two sizes" else UNIT, LARGEST[name])
     assert (study(150)["extent"] == rows["extent"]).all()
+    assert str(rows).splitlines()[1].split() == list(rows.dtype.names)
+
+
+def test_lessons_need_no_import_of_their_own() -> None:
+    code = "import spanwise as sw; print(sw.lessons.placement.UNIT, dir(sw.lessons))"
+    done = python("-c", code)
+    assert done.stdout == "16 ['articles', 'cases', 'placement', 'service']\n"
 
 
 def test_bad_arguments() -> None:

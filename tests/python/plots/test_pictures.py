@@ -576,3 +576,55 @@ def test_given_axes_and_wrong_arguments() -> None:
         plots.waste_by_class(one, classes=0)
     with sw.Heap("go", dry=True) as heap, pytest.raises(sw.InvalidError, match="no waste to draw"):
         plots.waste_by_class(heap.ledger())
+
+
+# --- ranges ---------------------------------------------------------------------------------------
+
+
+def test_the_holes_of_a_range() -> None:
+    ranges = sw.RangeAllocator(1000)
+    for size in (100, 300, 100, 200):
+        ranges.alloc(size)
+    ranges.free(100, 250)
+    ax: Any = ranges.plot()
+    spans = {one.get_label(): _extents(one) for one in ax.collections}
+    assert spans == {
+        "taken": [(0, 100), (350, 700)],
+        "free": [(100, 350), (700, 1000)],
+        "largest hole": [(700, 1000)],
+    }
+    assert ax.get_title() == "RangeAllocator, btree: 550 of 1,000 free in 2 holes, the largest 300"
+    ranges.alloc(300)
+    ranges.alloc(250)
+    full: Any = ranges.plot()
+    assert [_extents(one) for one in full.collections] == [[(0, 1000)], [], []]
+
+
+def test_the_rest_of_a_buddy_is_neither_taken_nor_free() -> None:
+    """100 has blocks of 4 and 2 units of 16 and 4 more; the smaller block is taken."""
+    ranges = sw.BuddyAllocator(100, unit=16)
+    ranges.alloc(20)
+    ax: Any = ranges.plot()
+    spans = {one.get_label(): _extents(one) for one in ax.collections}
+    assert spans == {"taken": [(64, 96)], "free": [(0, 64)], "largest hole": [(0, 64)]}
+    assert ax.get_xlim() == (0, 100)
+
+
+def _extents(collection: Any) -> list[tuple[float, float]]:
+    corners = [np.asarray(path.vertices)[:, 0] for path in collection.get_paths()]
+    return [(float(x.min()), float(x.max())) for x in corners]
+
+
+def test_the_blocks_of_a_scalable_allocator() -> None:
+    """A block of 1 KiB with 400 bytes free, 300 of them in one hole; then one of 2 KiB."""
+    with sw.ScalableAllocator(first_bytes=KIB) as allocator:
+        one, other = allocator.alloc(KIB), allocator.alloc(2 * KIB)
+        one.free(0, 300)
+        one.free(500, 600)
+        ax: Any = allocator.plot()
+        order = sorted([one.address, other.address])
+        first = order.index(one.address)
+        found = {name: [bar[2] * KIB for bar in bars_] for name, bars_ in bars(ax).items()}
+        assert [round(sizes[first]) for sizes in found.values()] == [624, 100, 300]
+        assert [round(sizes[1 - first]) for sizes in found.values()] == [2 * KIB, 0, 0]
+        assert [text.get_text() for text in ax.get_yticklabels()] == [f"{at:#x}" for at in order]

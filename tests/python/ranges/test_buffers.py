@@ -6,8 +6,13 @@ from __future__ import annotations
 import gc
 import io
 import os
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -249,7 +254,7 @@ def test_a_view_that_is_alive_forbids_recycling(take: Callable[[sw.Memory], obje
             memory.recycle()
         assert memory.to_bytes() == b"abcdefghishared"
         assert sw.Reader(memory).read() == b"abcdefghishared"
-        with pytest.raises(sw.BlockBusyError, match="9 bytes are allocated"):
+        with pytest.raises(sw.BlockBusyError, match="1 memory owns blocks of the Scal"):
             allocator.close()
     del view
     gc.collect()
@@ -524,3 +529,195 @@ def test_a_block_in_parts_is_not_added_to_a_memory() -> None:
     block.free(0, 10)
     memory.add(block)
     assert memory.size_bytes == 80
+
+
+# --- the end of an allocator ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [sw.ScalableAllocator, lambda: sw.MemoryAllocator(1 << 20)])
+def test_blocks_end_with_their_allocator(make: Callable[[], sw.ScalableAllocator]) -> None:
+    with make() as allocator:
+        blocks = [allocator.alloc(4096) for _ in range(50)]
+        blocks[0].free(1024, 3072)
+        blocks[1].view()[:5] = b"hello"
+    block = blocks[0]
+    assert allocator.closed and block.freed
+    assert (block.parts, block.size_bytes, len(block)) == ((), 0, 0)
+    assert repr(block) == f"<ScalableBlock at {block.address:#x}: freed>"
+    with make() as other:
+        memory = sw.RecyclableMemory(other)
+        uses: list[Callable[[], object]] = [
+            block.view,
+            block.free,
+            partial(block.free, 0, 10),
+            partial(block.shrink, 5),
+            partial(block.view, 0, 10),
+            lambda: bytes(allocator.alloc(10).view()),
+            allocator.stats,
+            lambda: sw.RecyclableMemory(allocator).next_n(5),
+            partial(sw.RecyclableMemory(allocator).add, block),
+            lambda: sw.RecyclableMemory(allocator).clone(sw.Memory(b"abc")),
+        ]
+        for use in uses:
+            with pytest.raises(sw.StateError, match="Allocator is closed; make another"):
+                use()
+        assert (len(memory), other.stats().taken_bytes) == (0, 0)
+    del block, uses
+    while blocks:  # in any order, and after the allocator's memory is gone
+        blocks.pop(len(blocks) // 2)
+    gc.collect()
+    allocator.close()
+
+
+@pytest.mark.parametrize("body_fails", [False, True])
+def test_what_python_exposes_keeps_an_allocator_open(body_fails: bool) -> None:
+    """If the body raises, its exception comes out; the memory ends with the last view."""
+    allocator = sw.ScalableAllocator()
+    views: list[object] = []
+    error = ZeroDivisionError if body_fails else sw.BlockBusyError
+    with pytest.raises(error), allocator:
+        block, dropped = allocator.alloc(100), allocator.alloc(50)
+        views += [block.view(), np.frombuffer(dropped.view(10, 20), np.uint8)[2:]]
+        del dropped
+        if body_fails:
+            raise ZeroDivisionError
+    assert not allocator.closed
+    with pytest.raises(sw.BlockBusyError) as caught:
+        allocator.close()
+    assert str(caught.value) == (
+        "2 views of blocks of the ScalableAllocator are alive; before closing it delete the arrays"
+        " and memoryviews of it"
+    )
+    memories = [sw.RecyclableMemory(allocator) for _ in range(2)]
+    for memory in memories:
+        memory.next_n(10)
+    with pytest.raises(sw.BlockBusyError) as caught:
+        allocator.close()
+    assert str(caught.value) == (
+        "2 memories own blocks of the ScalableAllocator and 2 views of blocks of the"
+        " ScalableAllocator are alive; before closing it recycle the memories and delete the arrays"
+        " and memoryviews of it"
+    )
+    block.view()[0] = 1
+    views.clear()
+    kept = memories[0].views()
+    memories.clear()
+    del memory
+    gc.collect()
+    with pytest.raises(sw.BlockBusyError, match="1 view of blocks"):  # of a dropped memory
+        allocator.close()
+    kept[0][:] = b"x" * 10
+    kept.clear()
+    allocator.close()
+    assert block.freed
+
+
+def test_a_memory_that_owns_nothing_lets_its_allocator_close() -> None:
+    allocator = sw.ScalableAllocator(limit_bytes=1 << 14)
+    memory = sw.RecyclableMemory(allocator)
+    with pytest.raises(sw.LimitError):
+        memory.next_n(1 << 20)
+    memory.push(b"shared")
+    memory.next_n(5)
+    memory.recycle()
+    allocator.close()
+    memory.push(b"more")
+    memory.recycle()
+    with pytest.raises(sw.StateError, match="closed"):
+        memory.next_n(5)
+    assert memory.size_bytes == 0
+
+
+def test_blocks_that_threads_drop_while_their_allocator_closes() -> None:
+    """Frees of blocks take no lock; the C allocator outlives those that have begun."""
+    for _ in range(60):
+        allocator = sw.ScalableAllocator(first_bytes=1 << 12)
+        piles = [[allocator.alloc(64) for _ in range(300)] for _ in range(3)]
+        begun = threading.Barrier(4)
+
+        def drop(pile: list[sw.ScalableBlock], begun: threading.Barrier = begun) -> None:
+            begun.wait()
+            while pile:
+                pile.pop()
+
+        threads = [threading.Thread(target=drop, args=(pile,)) for pile in piles]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        allocator.close()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_view_made_while_its_allocator_closes() -> None:
+    """A `__del__` or signal handler may run between any two lines of `close`."""
+    outcomes: list[type | None] = []
+    while not outcomes or outcomes[-1] is not None:  # None: close has fewer lines
+        outcomes.append(_view_at_line_of_close(len(outcomes)))
+    assert sw.StateError in outcomes and memoryview in outcomes and len(outcomes) > 10
+
+
+def _view_at_line_of_close(line: int) -> type | None:
+    allocator = sw.ScalableAllocator()
+    block = allocator.alloc(1 << 20)
+    found: list[Any] = []
+    lines = iter(range(1000))
+    names = ("close", "_refuse_close", "refuse_views", "alive", "_ending")
+
+    def look(frame: FrameType, event: str, argument: Any) -> Any:
+        inside = frame.f_code.co_name in names
+        if inside and event == "line" and next(lines) == line:
+            try:
+                found.append(block.view())
+            except sw.StateError as error:
+                found.append(error.with_traceback(None))
+        return look if inside else None
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        with suppress(sw.BlockBusyError):
+            allocator.close()
+    finally:
+        sys.settrace(before)
+    for view in found:
+        if isinstance(view, memoryview):
+            assert not allocator.closed
+            view[0] = view[-1] = 1
+        else:
+            assert allocator.closed
+    return type(found[0]) if found else None
+
+
+@pytest.mark.parametrize("close_in_cycle", [False, True])
+def test_a_cycle_of_an_allocator_with_its_blocks_and_views(close_in_cycle: bool) -> None:
+    """Code that Python's collector runs, in whatever order, reads and writes the views."""
+    done: list[str] = []
+
+    class User:
+        def __init__(self) -> None:
+            self.allocator = sw.ScalableAllocator()
+            self.blocks = [self.allocator.alloc(1 << 16) for _ in range(4)]
+            self.views = [block.view() for block in self.blocks[:2]]
+            self.memory = sw.RecyclableMemory(self.allocator)
+            self.memory.next_n(1 << 16)
+            self.itself = self
+
+        def __del__(self) -> None:
+            if close_in_cycle:
+                with pytest.raises(sw.BlockBusyError):
+                    self.allocator.close()
+                self.views.clear()
+                self.memory.recycle()
+                self.allocator.close()
+                with pytest.raises(sw.StateError):
+                    self.blocks[0].view()
+            else:
+                for view in self.views:
+                    view[0] = view[-1] = 1
+                self.memory.views()[0][:] = b"a" * (1 << 16)
+            done.append("ok")
+
+    User()
+    gc.collect()
+    assert done == ["ok"]

@@ -257,7 +257,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "LedgerCheck": lambda: sw.LedgerCheck(dict.fromkeys(parts(), 1), LEDGER),
     "LiveSite": lambda: RECORDING.live_sites()[0],
     "LiveSites": RECORDING.live_sites,
-    "Measure": lambda: LEDGER.measures["occupancy"],
+    "Measure": lambda: LEDGER.measures["mean_occupancy"],
     "ObjectType": lambda: sw.CollectedHeap().add_type(LONG, 8000, range(1000)),
     "OptimizeResult": big_optimum,
     "Pool": lambda: sw.Pool(sw.Heap(), 1 << 40),
@@ -326,6 +326,15 @@ def test_every_public_type_has_an_example() -> None:
     types = {name for name in sw.__all__ if isinstance(getattr(sw, name), type)}
     plain = {name for name in types if not issubclass(getattr(sw, name), BaseException)}
     assert set(BIG) == plain
+
+
+def test_arguments_of_a_class_are_explained_in_its_own_docstring() -> None:
+    """So `print(cls.__doc__)` has them, and there is one place to look."""
+    types = [one for name in sw.__all__ if isinstance(one := getattr(sw, name), type)]
+    apart = [one for one in types if "Args:" in (vars(one).get("__init__").__doc__ or "")]
+    assert apart == []
+    explained = {one.__name__ for one in types if "\n    Args:\n" in (one.__doc__ or "")}
+    assert {"Heap", "Arena", "RangeAllocator", "ScalableAllocator", "Pool"} <= explained
 
 
 @pytest.mark.parametrize("name", sorted(BIG))
