@@ -230,7 +230,7 @@ PARTS = {
 
 
 def in_process(
-    ops: np.ndarray, path: Path, sites: Sequence[tuple[int, ...]] = (), **parts: int
+    ops: np.ndarray, path: Path, sites: Sequence[tuple[int, ...]] = (), /, **parts: int
 ) -> sw.Recording:
     values = {**PARTS, **parts}
     meta = [("program", "/opt/app"), *((name, str(value)) for name, value in values.items())]
