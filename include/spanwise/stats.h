@@ -4,7 +4,7 @@
  *
  * The identity, exact to the byte (docs/design/inspect.md):
  *   held = requested + roundup + tail + free_slot + cached + metadata + large_rounding
- *        + arena_slack + quarantine + free_page
+ *        + free_page
  * Walks take the heap's lock. They are exact if no other thread is inside a call on the heap;
  * otherwise each span is read at a slightly different time.
  */
@@ -29,8 +29,6 @@ typedef struct sw_ledger {
     uint64_t cached_bytes;
     uint64_t metadata_bytes;       /* descriptors, bits, page map, caches, tables of the heap */
     uint64_t large_rounding_bytes; /* whole pages - requested, live large objects */
-    uint64_t arena_slack_bytes;    /* 0: arenas have chunks of their own (sw_arena_stats) */
-    uint64_t quarantine_bytes;     /* 0: likewise (sw_arena_pool_stats) */
     uint64_t free_page_bytes;      /* free pages not returned to the OS */
     uint64_t held_bytes;           /* the sum of all of the above */
     uint64_t live_objects;

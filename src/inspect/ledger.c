@@ -169,8 +169,7 @@ void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows) {
 
 uint64_t sw_ledger_sum(const sw_ledger *l) {
     return l->requested_bytes + l->roundup_bytes + l->tail_bytes + l->free_slot_bytes +
-           l->cached_bytes + l->metadata_bytes + l->large_rounding_bytes + l->arena_slack_bytes +
-           l->quarantine_bytes + l->free_page_bytes;
+           l->cached_bytes + l->metadata_bytes + l->large_rounding_bytes + l->free_page_bytes;
 }
 
 const char *sw_ledger_check(const sw_ledger *ledger) {

@@ -140,8 +140,6 @@ static void put_parts(const sw_ledger *sum) {
     PUT(sum, cached_bytes);
     PUT(sum, metadata_bytes);
     PUT(sum, large_rounding_bytes);
-    PUT(sum, arena_slack_bytes);
-    PUT(sum, quarantine_bytes);
     PUT(sum, free_page_bytes);
     PUT(sum, held_bytes);
 }

@@ -367,8 +367,6 @@ static void tell_ledger(result *out, const char *key, const sw_ledger *ledger) {
     NUMBER(cached_bytes);
     NUMBER(metadata_bytes);
     NUMBER(large_rounding_bytes);
-    NUMBER(arena_slack_bytes);
-    NUMBER(quarantine_bytes);
     NUMBER(free_page_bytes);
     NUMBER(held_bytes);
     NUMBER(live_objects);

@@ -23,8 +23,6 @@ LEDGER_PARTS = (
     "cached_bytes",
     "metadata_bytes",
     "large_rounding_bytes",
-    "arena_slack_bytes",
-    "quarantine_bytes",
     "free_page_bytes",
 )
 

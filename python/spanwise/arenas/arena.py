@@ -106,7 +106,7 @@ class ArenaStats(Result):
         used_bytes: bytes of the chunks that objects and alignment padding use; objects above a
             quarter of a chunk are usually in own_bytes instead. What an arena holds and does not
             use is chunk_bytes - used_bytes.
-        slack_bytes: arena slack: unused bytes in chunks other than the newest, which the arena does
+        slack_bytes: unused bytes in chunks other than the newest, which the arena does
             not use again. What is free in the newest chunk is not slack.
         own_objects: objects outside chunks: from the heap or, in mode "off", from malloc.
         own_bytes: requested bytes of these objects.

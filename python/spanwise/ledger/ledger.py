@@ -53,8 +53,6 @@ class Ledger(Result, Value, Tabular):
             objects that caches keep.
         metadata_bytes: span descriptors, bitmaps, page map, caches, tables of the heap.
         large_rounding_bytes: whole pages - requested, of live large objects.
-        arena_slack_bytes, quarantine_bytes: always 0. Arenas take chunks from the system and never
-            from a heap, so no ledger has bytes of them; see `ArenaStats` and `ArenaPoolStats`.
         free_page_bytes: free pages that were not returned to the system.
         held_bytes: pages and metadata that the heap has from the system, by its own account.
         rss_bytes: resident bytes of the process, from the system; None: not a live heap.
@@ -93,8 +91,6 @@ class Ledger(Result, Value, Tabular):
     cached_bytes: int
     metadata_bytes: int
     large_rounding_bytes: int
-    arena_slack_bytes: int
-    quarantine_bytes: int
     free_page_bytes: int
     held_bytes: int
     rss_bytes: int | None = field(compare=False)

@@ -23,8 +23,6 @@ PARTS: dict[str, str] = {
     "cached_bytes": "cached",
     "metadata_bytes": "metadata",
     "large_rounding_bytes": "large rounding",
-    "arena_slack_bytes": "arena slack",
-    "quarantine_bytes": "quarantine",
     "free_page_bytes": "free pages",
 }
 """The parts whose exact sum is held_bytes, and their names in output."""

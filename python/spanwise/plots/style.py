@@ -44,18 +44,15 @@ PART_COLOURS = {
     "cached_bytes": "#009E73",
     "metadata_bytes": "#7F7F7F",
     "large_rounding_bytes": "#D55E00",
-    "arena_slack_bytes": "#8B6F47",
-    "quarantine_bytes": "#8B6F47",
     "free_page_bytes": "#CCCCCC",
 }
-"""Colours of parts: all rounding has one colour, and so do both parts of arenas."""
+"""Colours of parts: all rounding has one colour."""
 
 PART_HATCHES = {
     "roundup_bytes": "////",
     "free_slot_bytes": "....",
     "cached_bytes": "||||",
     "large_rounding_bytes": "xxxx",
-    "quarantine_bytes": "////",
     "free_page_bytes": "----",
 }
 """Hatches distinguish parts of the same colour, and of equally light colours in greyscale."""

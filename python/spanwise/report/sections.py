@@ -32,8 +32,6 @@ DEFINITIONS: dict[str, str] = {
     " objects that a thread's cache keeps.",
     "metadata": "The heap's own records: spans, bits, page map, caches.",
     "large rounding": "Whole pages minus the requested size, of live large objects.",
-    "arena slack": "Unused bytes in chunks of an arena other than its newest.",
-    "quarantine": "Freed memory that is not reused yet.",
     "free pages": "Pages of no span that were not returned to the system.",
     "held": "The exact sum of all of the above: the memory that the heap has from the system by its"
     " own account. Held minus requested is waste.",

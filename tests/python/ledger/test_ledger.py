@@ -159,7 +159,7 @@ def test_text() -> None:
     assert len({len(line) for line in lines[1:-2]}) == 1  # aligned
     assert lines[-1].split()[0] == "all"
     assert repr(ledger) == str(ledger)
-    assert ledger._repr_html_().count("<tr>") == 12
+    assert ledger._repr_html_().count("<tr>") == 10
     assert ledger.class_table().splitlines()[2].split()[0] == "48"
 
 

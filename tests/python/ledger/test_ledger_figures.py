@@ -26,10 +26,8 @@ TERMS = {
     "tail_bytes": 20,
     "free_slot_bytes": 70,
     "cached_bytes": 110,
-    "metadata_bytes": 500,
+    "metadata_bytes": 510,
     "large_rounding_bytes": 50,
-    "arena_slack_bytes": 3,
-    "quarantine_bytes": 7,
     "free_page_bytes": 210,
 }
 HELD = 2000  # their sum
