@@ -250,7 +250,8 @@ def bench(
         rounds: runs of each case under each allocator.
         timeout_s: a longer run is ended and becomes a failed row; seconds.
         ignore_output: accept a stdout that differs from that of the plain run of the same round,
-            for programs that print times or addresses. By default such a run is a failed row.
+            for programs that print times or addresses. By default such a run is a failed row, and
+            if each run of a round is one, the case has no further rounds.
         output: JSON lines file for the rows, written as they finish; an earlier one is replaced.
         progress: as in `Recording.ledger`; the steps are runs.
 
@@ -280,6 +281,7 @@ def bench(
     ]
     store = RowStore(output, BENCH, _header(plan))
     total = sum(len(one.servers) for one in plan)
+    ended: set[str] = set()  # cases whose next rounds would fail as the first one did
     try:
         with (
             progress_bar(progress, total, "bench", "runs") as step,
@@ -287,7 +289,13 @@ def bench(
             signals.heard(),
         ):
             for round_ in plan:
-                store.add(run_round(round_), step)
+                if round_.case.hash in ended:
+                    step(len(round_.servers))
+                    continue
+                rows = run_round(round_)
+                store.add(rows, step)
+                if _all_differ(rows):
+                    ended.add(round_.case.hash)
     except KeyboardInterrupt:
         raise BenchInterrupted(_result(plan, store, notes)) from None
     finally:
@@ -346,6 +354,8 @@ def processor() -> str:
     return next((value.strip() for name, _, value in lines if name.strip() == "model name"), "")
 
 
+_DIFFERS = "stdout differs from that of the plain run"
+
 # --- one round ------------------------------------------------------------------------------------
 
 
@@ -389,13 +399,19 @@ def _compared(round_: Round, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
     if round_.ignore_output or wanted is None:
         return rows
     error = (
-        f"{round_.case.argv[0]}: stdout differs from that of the plain run; find out why, or ignore"
-        " it with --ignore-output (ignore_output=True) if it has times or addresses in it"
+        f"{round_.case.argv[0]}: {_DIFFERS}; find out why, or ignore it with --ignore-output"
+        " (ignore_output=True) if it differs from run to run"
     )
     return [
         row if row["output_sha256"] in (None, wanted) else round_.row(server, error)
         for server, row in zip(round_.servers, rows, strict=True)
     ]
+
+
+def _all_differ(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether no run under another allocator had the output of the plain run."""
+    others = [row for row in rows if row["allocator"] != PLAIN]
+    return bool(others) and all(_DIFFERS in (row["error"] or "") for row in others)
 
 
 def _row(round_: Round, server: Server) -> dict[str, Any]:

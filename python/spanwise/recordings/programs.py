@@ -172,7 +172,7 @@ ADVICE = {
     "Ruby": "ObjectSpace.memsize_of_all shows the objects in its pages",
     "Erlang": "start it with +Mea min, and Erlang uses malloc",
     "Go": "convert its heap profile: spanwise convert heap.pb.gz",
-    "CPython": "record it with PYTHONMALLOC=malloc",
+    "CPython": "record it without --keep-pymalloc, and CPython uses malloc",
 }
 """Advice about the heap of a runtime."""
 _ALLOCATORS = (

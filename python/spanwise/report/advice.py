@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from spanwise.measure.bench_result import BenchResult
 
 NOTHING = "No change that was simulated saves more than 1 %; 'spanwise bench' compares real runs."
+_NEEDS_SPANWISE = {"size", "table", "caches"}
+"""Kinds of advice that helps only under spanwise,"""
+_RUNS_SPANWISE = {"allocator", "retained"}
+"""and is given only with one of these kinds, which may say that spanwise needs less."""
 ADVICE_PASSES = 12
 """Simulations of the recording that the rules need, at most."""
 
@@ -39,12 +43,14 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
         items: the advice.
         source: name of the recording.
         remark: a sentence that every reader must know, such as how little was recorded; or "".
+        nothing: what is said where there is no advice.
     """
 
     verdict: str
     items: tuple[Advice, ...]
     source: str
     remark: str = ""
+    nothing: str = NOTHING
 
     @property
     def overlap(self) -> str:
@@ -92,7 +98,7 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
             lines += ["", f"{i}. {one.title}"]
             lines += [*_wrapped(one.finding, indent), *_wrapped(one.change, indent)]
         if not self.items:
-            lines.append(NOTHING)
+            lines += _wrapped(self.nothing, "")
         if self.overlap:
             lines += ["", self.overlap]
         return "\n".join(lines)
@@ -113,7 +119,7 @@ def _add_up(a: Advice, b: Advice) -> bool:
     if "allocator" in (a.kind, b.kind):
         return bool(a.under or b.under)  # what is left after that change
     if {a.kind, b.kind} == {"trim", "pinning"}:
-        return not (a.under or b.under)  # pages without objects, and pages with few
+        return a.under == b.under  # pages without objects, and pages with few
     return a.kind == b.kind == "size"
 
 
@@ -175,5 +181,8 @@ def advise(
             ),
             key=lambda one: (-one.saves_bytes, one.kind),
         )
+        if facts.own_memory is not None and not {one.kind for one in kept} & _RUNS_SPANWISE:
+            kept = [one for one in kept if one.kind not in _NEEDS_SPANWISE]
         verdict = " ".join(filter(None, (facts.verdict(), real_runs(runs) if runs else "")))
-        return AdviceList(verdict, tuple(kept), recording.name, remark)
+        nothing = facts.nothing() or NOTHING
+        return AdviceList(verdict, tuple(kept), recording.name, remark, nothing)

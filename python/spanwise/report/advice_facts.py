@@ -33,6 +33,8 @@ _NOISE_BYTES = 1 << 18
 _COMMAND_MAX = 60
 _KEPT_SHARE = 0.8
 """What malloc keeps is taken from the RSS if it has this share of the private memory."""
+_KEPT_MORE = 1.1
+"""The verdict names what malloc keeps later if that is so many times the waste at the peak."""
 _MODEL_SHARE = 0.5
 """If malloc has a smaller share, its peak is elsewhere than the process's: they do not compare."""
 _HOLDERS = 3
@@ -179,8 +181,13 @@ class AdviceFacts:
 
     @property
     def keeps(self) -> RetainedMemory | None:
-        """The same, if users run that malloc."""
-        return self.retained if self.is_own_allocator else None
+        """The same; also if it was recorded under a switch that users do not set."""
+        return self.retained if self.recording.allocator != "spanwise" else None
+
+    @property
+    def as_recorded(self) -> str:
+        """The switch under which the program's malloc was measured, if users do not set it."""
+        return self.recording.switched_off[1]
 
     @cached_property
     def later(self) -> tuple[str, str]:
@@ -253,6 +260,11 @@ class AdviceFacts:
         return _without_free_pages(self.later_ledger) - _without_free_pages(found)
 
     @property
+    def is_redis(self) -> bool:
+        """Whether it is a Redis server, which has commands of its own for its memory."""
+        return self.program.startswith("redis")
+
+    @property
     def manages(self) -> bool:
         """Whether an interpreter allocates, so the program's owner cannot choose a pool."""
         return bool(self.recording.switched_off[0] or self.recording.runtimes)
@@ -316,50 +328,70 @@ class AdviceFacts:
             return f"{self.program} had {requested} at most. {model}"
         runtime, switch = self.recording.switched_off
         under = (
-            f"It was recorded with {switch}, unlike its normal runs, which may need less: spanwise"
-            " bench compares with those. "
+            f"It was recorded with {switch}, unlike its normal runs, which may need less:"
+            f" {self.compare()} compares with those."
             if runtime
             else ""
         )
         own = memory.malloc_bytes
         said = (
-            f"{under}At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
+            f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
             f" {_format.size(own)} resident in {self.recording.allocator}'s malloc"
             f" ({self._share()})"
         )
         if self.own_wasted < 0:
             return (
                 f"{said}. Of {requested} some was never written, so its waste is not known. {model}"
-            )
+            ).rstrip()
         if self.untouched_bytes:
             requested += f", {_format.size(self.untouched_bytes)} of it never written"
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
         said = f"{said} for {requested}: {wasted} ({share}) was waste."
-        parts = (said, self._kept(), model, self._holders(), self._interpreter())
+        parts = (said, self._kept(), model, self._holders(), under, self._interpreter())
         return " ".join(filter(None, parts))
+
+    def nothing(self) -> str:
+        """Say why there may be no advice; "" if nothing is special about the recording."""
+        memory = self.memory
+        if memory is not None and memory.recorded_share < _MODEL_SHARE:
+            share = _format.share(memory.recorded_share, 1)
+            return f"Nothing to change in malloc, which has {share} of the private memory."
+        if self.as_recorded:
+            return f"No change that was simulated saves more than 1 % under {self.as_recorded}."
+        return ""
 
     def _holders(self) -> str:
         """Say which call sites requested most of the live bytes at the peak; "" if unknown."""
+        memory = self.memory
+        if memory is not None and memory.recorded_share < _MODEL_SHARE:
+            return ""  # it says little about the process
         requested = self.objects.counts[1]
         sites, place = np.unique(self.objects.site, return_inverse=True)
         of_site = np.bincount(place, requested, len(sites))
         order = np.argsort(-of_site, kind="stable")[:_HOLDERS]
         least = _HOLDER_SHARE * requested.sum()
         known = self.recording.site_frames
-        top = [(int(sites[i]), of_site[i]) for i in order if of_site[i] >= least]
-        top = [(site, n) for site, n in top if known.get(site)]
-        names = self.names(site for site, _ in top)
-        shares = [f"{names[s]} ({_format.share(n, requested.sum())})" for s, n in top]
-        return f"Requested at the peak by: {', '.join(shares)}." if shares else ""
+        top = [i for i in order if of_site[i] >= least and known.get(int(sites[i]))]
+        names = self.names(int(sites[i]) for i in top)
+        counts = np.bincount(place, minlength=len(sites))
+        each = [
+            f"{names[int(sites[i])]} ({_format.size(of_site[i])} in"
+            f" {_format.plural(int(counts[i]), 'object')})"
+            for i in top
+        ]
+        return f"Requested at the peak by: {', '.join(each)}." if each else ""
 
     def _share(self) -> str:
         """Malloc's share of the private memory, and whose most of the rest is, if that is known."""
         memory = self.memory
-        share = 1.0 if memory is None else memory.recorded_share
+        if memory is None:
+            return ""
+        share = memory.recorded_share
         text = f"{_format.share(share, 1)} of its private memory"
         runtimes = self.recording.runtimes
         if share < _ALL_BELOW and runtimes and not self.recording.switched_off[0]:
-            text += f"; most of the rest is {runtimes[0]}'s own heap"
+            rest = _format.size(memory.private_bytes - memory.malloc_bytes)
+            text += f"; most of the other {rest} is {runtimes[0]}'s own heap"
         return text
 
     def _interpreter(self) -> str:
@@ -377,7 +409,9 @@ class AdviceFacts:
     def _kept(self) -> str:
         """Say what the program's malloc keeps later, if that is more waste than at the peak."""
         kept = self.keeps
-        if kept is None or kept.malloc_bytes - kept.requested_bytes <= self.own_wasted:
+        if kept is None:
+            return ""
+        if kept.malloc_bytes - kept.requested_bytes <= _KEPT_MORE * self.own_wasted:
             return ""
         return (
             f"Its waste was largest at {kept.time_ns / 1e9:.3f} s:"

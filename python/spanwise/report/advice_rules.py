@@ -32,6 +32,10 @@ _BUILD_APART = (
     "Its interpreter allocates them: build what lives long before what does not, or in a process of"
     " its own."
 )
+_REDIS_DEFRAGMENTS = (
+    "Redis allocates them: CONFIG SET activedefrag yes moves them together if it was built with its"
+    " own jemalloc; a restart does so in any case"
+)
 
 # --- another allocator ----------------------------------------------------------------------------
 
@@ -204,7 +208,7 @@ def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
     """Sites whose objects alone keep partial spans, at the peak and after it."""
     moments = [(PEAK, PEAK)] if facts.keeps is not None else [(PEAK, PEAK), facts.later]
     for at, moment in moments:
-        for row in facts.pinning(moment).array[:_SITES_MAX]:
+        for row in facts.pinning(moment).array[: 1 if facts.manages else _SITES_MAX]:
             if int(row["released_bytes"]) - int(row["requested_bytes"]) < facts.noise_bytes:
                 continue
             site = int(row["group"])
@@ -288,7 +292,9 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
     )
     if facts.manages:
         change = _BUILD_APART.removesuffix(".")
-    if facts.recording.allocator == "glibc":
+    if facts.is_redis:
+        change = _REDIS_DEFRAGMENTS
+    if facts.recording.allocator == "glibc" and _can_trim(facts):
         change += f", and call {_trim_call(facts)} when work pauses"
         change += f", with {_ONE_ARENA}" if facts.recording.summary.threads > 1 else ""
     moment = facts.later[0]
@@ -300,6 +306,7 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
         f"{finding}; by simulation {', '.join(shares)}." if shares else f"{finding}.",
         f"{change}. Call sites at that moment: spanwise ledger"
         f" {shlex.quote(facts.recording.name)} --sites --at {moment}",
+        facts.as_recorded,
     )
 
 
@@ -317,9 +324,9 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
         f" {_format.size(kept.requested_bytes)} requested"
     )
     trims = f"Call {_trim_call(facts)}" if own == "glibc" else _PURGE.get(own)
-    if own == "jemalloc" and facts.program.startswith("redis"):
+    if own == "jemalloc" and facts.is_redis:
         trims = "Run redis-cli MEMORY PURGE"
-    if trims is not None:
+    if trims is not None and _can_trim(facts):
         simulated = own == "glibc" and facts.recording.summary.threads == 1
         yield Advice(
             "trim",
@@ -329,6 +336,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             f"{finding}; its objects are in {_format.size(kept.pages_bytes)} of pages.",
             f"{trims} when work pauses: it returns the pages without objects"
             + (_ARENAS if own == "glibc" and not simulated else "."),
+            facts.as_recorded,
         )
     memory = facts.own_memory
     if memory is None:
@@ -357,6 +365,11 @@ _PURGE = {
     "tcmalloc": "Call MallocExtension::ReleaseFreeMemory",
 }
 """What returns the free pages of other allocators."""
+
+
+def _can_trim(facts: AdviceFacts) -> bool:
+    """Whether the program's owner can call functions of C; JavaScript cannot."""
+    return "Node.js" not in facts.recording.runtimes
 
 
 def _trim_call(facts: AdviceFacts) -> str:

@@ -17,7 +17,6 @@ from spanwise.errors import InvalidError
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, sections
-from spanwise.report.advice import NOTHING
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set
 from spanwise.report.moments import StackData, frames_of, holders_of, peak_of
 from spanwise.report.sections import Section, section
@@ -171,7 +170,11 @@ def _changes(facts: Facts) -> str:
         f" <i>{html.escape(one.change)}</i></li>"
         for one in facts.changes
     )
-    made = f'<ol id="changes">{items}</ol>' if items else f"<p>{NOTHING}</p>"
+    made = (
+        f'<ol id="changes">{items}</ol>'
+        if items
+        else f"<p>{html.escape(facts.changes.nothing)}</p>"
+    )
     made += f"<p>{facts.changes.overlap}</p>" if facts.changes.overlap else ""
     return f"{made}<p>{html.escape(facts.simulated())}</p>"
 

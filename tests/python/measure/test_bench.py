@@ -233,6 +233,8 @@ def test_a_different_output_is_a_failed_run(monkeypatch: pytest.MonkeyPatch) -> 
     assert plain is None and len(others) == 2
     for error in others:
         assert error is not None and error.startswith(DIFFERS) and "\n" not in error
+    rows = sw.bench([PRELOADED], ALLOCATORS, rounds=3, progress=False)
+    assert [row["round"] for row in rows] == [0] * 3  # the next rounds would fail, too
     assert errors_of(PRELOADED, ignore_output=True) == [None] * 3
     assert errors_of(PRELOADED, ("spanwise", "glibc")) == [None] * 2  # they agree; no plain run
     words = ["bench", "--rounds", "1", "--allocator", "plain", "--allocator", "glibc"]

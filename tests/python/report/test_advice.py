@@ -307,7 +307,10 @@ def test_the_verdict_names_who_requested_most(tmp_path: Path) -> None:
     ops = allocations([1024] * 10_240, [1] * 6_144 + [2] * 3_072 + [3] * 1_000 + [4] * 24)
     sites = ((0x1111,), (0x2222,), (0x3333,), (0x4444,))
     found = in_process(ops, tmp_path / "a.swt", sites).advice()
-    assert found.verdict.endswith("Requested at the peak by: 0x1111 (60.0 %), 0x2222 (30.0 %).")
+    assert found.verdict.endswith(
+        "Requested at the peak by: 0x1111 (6.0 MiB in 6,144 objects), 0x2222 (3.0 MiB in 3,072"
+        " objects)."
+    )
 
 
 def test_the_verdict_says_what_is_kept_later(tmp_path: Path) -> None:
