@@ -230,10 +230,15 @@ PARTS = {
 
 
 def in_process(
-    ops: np.ndarray, path: Path, sites: Sequence[tuple[int, ...]] = (), /, **parts: int
+    ops: np.ndarray,
+    path: Path,
+    sites: Sequence[tuple[int, ...]] = (),
+    program: str = "app",
+    /,
+    **parts: int,
 ) -> sw.Recording:
-    values = {**PARTS, **parts}
-    meta = [("program", "/opt/app"), *((name, str(value)) for name, value in values.items())]
+    values = {"program": f"/opt/{program}", **PARTS, **parts}
+    meta = [(name, str(value)) for name, value in values.items()]
     sources.write_ops(path, iter([ops]), meta, sites)
     return sw.Recording.open(path)
 
@@ -268,6 +273,68 @@ def test_what_returns_the_pages_of_jemalloc(tmp_path: Path, program: str, change
     (trim,) = (one for one in found if one.kind == "trim")
     assert (trim.saves_bytes, trim.certainty) == (4 * MIB, "estimated")
     assert trim.change.startswith(f"{change} when work pauses")
+
+
+SPREAD = {"rss_kept_pages": 15 * MIB, "rss_kept_requested": 5 * MIB}
+"""5 MiB of objects are spread over 15 of 16 MiB."""
+
+
+@pytest.mark.parametrize(
+    ("program", "kinds_", "change"),
+    [
+        ("app", ["pinning", "trim"], "allocate those that live long in a function"),
+        ("redis-server", ["pinning", "trim"], "Redis allocates them: CONFIG SET activedefrag yes"),
+        ("node", ["pinning"], "Its interpreter allocates them"),
+    ],
+)
+def test_advice_is_what_the_programs_owner_can_do(
+    tmp_path: Path, program: str, kinds_: list[str], change: str
+) -> None:
+    """JavaScript cannot call malloc_trim, and nobody tells Redis where to put its strings."""
+    ops = allocations([1024] * 10_240)
+    found = in_process(ops, tmp_path / "a.swt", (), program, **SPREAD).advice()
+    later = [one for one in found if one.at == "0.010"]
+    assert [one.kind for one in later if one.kind != "retained"] == kinds_
+    assert (later[0].saves_bytes, later[-1].under) == (10 * MIB, "")
+    assert ("malloc_trim" in str(found)) == (program != "node")
+    assert change in later[0].change or program == "app"
+
+
+def test_advice_under_a_switch_that_users_do_not_set(tmp_path: Path) -> None:
+    """PYTHONMALLOC=malloc: what glibc keeps later is said of the recording only."""
+    ops = allocations([1024] * 10_240)
+    found = in_process(ops, tmp_path / "a.swt", (), "python3", pythonmalloc=1, **SPREAD)
+    pinning, trim = found.advice()
+    under = "under PYTHONMALLOC=malloc only"
+    assert pinning.title == f"saves 10.0 MiB at 0.010 s, {under} (estimated)"
+    assert trim.title == f"saves 1.0 MiB at 0.010 s, {under} (simulated)"
+    assert trim.change.startswith("Call ctypes.CDLL(None).malloc_trim(0) when work pauses")
+    assert "It was recorded with PYTHONMALLOC=malloc, unlike" in found.advice().verdict
+    assert found.advice().overlap == "Savings 1 and 2 add up."
+
+
+def test_slots_of_spanwise_only_where_spanwise_saves(tmp_path: Path) -> None:
+    """Slots of 40 bytes would save 0.8 MB under spanwise, which needs more than glibc or less."""
+    ops = allocations([40] * 100_000)
+    words = {"rss_kept_malloc": 4 * MIB, "rss_kept_requested": 4 * MIB, "rss_kept_op": 100_000}
+    for malloc, expected in ((4 * MIB, set()), (8 * MIB, {"allocator", "size"})):
+        parts = {"rss_malloc": malloc, "rss_peak": malloc + 6 * MIB, "rss_mapped": 0}
+        found = in_process(ops, tmp_path / f"{malloc}.swt", **words, **parts).advice()
+        assert {one.kind for one in found} == expected
+
+
+def test_why_there_is_no_advice(tmp_path: Path) -> None:
+    ops = allocations([1024] * 1024)
+    few = {"rss_malloc": MIB, "rss_mapped": 18 * MIB, "rss_peak": 25 * MIB, "rss_kept_malloc": 0}
+    found = in_process(ops, tmp_path / "a.swt", **few).advice()
+    assert str(found).endswith(
+        "\nNothing to change in malloc, which has 5.0 % of the private memory."
+    )
+    assert "Requested at the peak" not in found.verdict
+    same = {"rss_malloc": MIB, "rss_mapped": 0, "rss_data": 0, "rss_peak": 5 * MIB}
+    same |= {"rss_kept_malloc": 0, "pythonmalloc": 1}
+    own = in_process(ops, tmp_path / "b.swt", (), "python3", **same)
+    assert own.advice().nothing.endswith("saves more than 1 % under PYTHONMALLOC=malloc.")
 
 
 def test_no_saving_at_the_peak_of_what_malloc_does_not_have(tmp_path: Path) -> None:
