@@ -129,7 +129,7 @@ class ProcessMemory(Result):
                 " recorder: the rest was mapped and unmapped between two of its readings"
             )
         return (
-            f"peak RSS {_format.size(self.peak_rss_bytes)};"
+            f"peak RSS {_format.size(self.peak_rss_bytes)} without the recorder;"
             f" {_format.share(self.malloc_bytes, self.private_bytes)} of the private memory"
             f" ({_format.size(self.malloc_bytes)} of {_format.size(self.private_bytes)})"
             " came from malloc and is recorded"

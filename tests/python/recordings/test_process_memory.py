@@ -35,8 +35,8 @@ def test_parts() -> None:
     assert memory.recorded_share == 0.1
     assert memory.to_dict()["mapped_bytes"] == 50 << 20
     assert str(memory) == (
-        "peak RSS 90.0 MiB; 10.0 % of the private memory (6.0 MiB of 60.0 MiB) came from malloc"
-        " and is recorded"
+        "peak RSS 90.0 MiB without the recorder; 10.0 % of the private memory (6.0 MiB of 60.0 MiB)"
+        " came from malloc and is recorded"
     )
 
 
