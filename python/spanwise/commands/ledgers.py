@@ -28,10 +28,12 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.ledger.parts import PARTS, PEAK_RESIDENT
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.sampled import GROUPS as ESTIMATE_GROUPS
 from spanwise.recordings.sampled import SampledRecording
 from spanwise.recordings.sites import ROOM_MIN, Site, callers
 from spanwise.recordings.span_pinning import GROUPS, SpanPinning
+from spanwise.report.own_heap import own_heap_of
 from spanwise.tables.table import SizeClassTable
 
 # --- ledger ---------------------------------------------------------------------------------------
@@ -95,11 +97,22 @@ def run_ledger(options: argparse.Namespace) -> int:
         print_json(found if held is None else {**found, "span_pinning": _without_ledger(held)})
     else:
         said = [] if after is None or not after.sentences else ["", *after.sentences]
-        show("\n".join([describe(ledger, max(options.classes, 0)), *said]))
+        text = f"simulated {describe(ledger, max(options.classes, 0))}"
+        show("\n".join([*_own_heap(recordings, table, options.at), text, *said]))
         for one in (sites, held):
             if one is not None:
                 show("", repr(one))
     return int(warn_gaps(each_of(recordings)))
+
+
+def _own_heap(
+    recordings: Recording | RecordingSet, table: SizeClassTable, at: str
+) -> tuple[str, ...]:
+    """Say what the program's own malloc wasted, if the ledger is of the peak; () if unknown."""
+    if at != PEAK_RESIDENT or not isinstance(recordings, Recording):
+        return ()
+    own = own_heap_of(recordings, table)
+    return () if own is None else (f"{own.title}:", f"  {own.sentence}", "")
 
 
 def _without_ledger(held: SpanPinning) -> dict[str, Any]:

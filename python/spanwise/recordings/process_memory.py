@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from spanwise import _format
 from spanwise.results.rows import Result
 
@@ -188,6 +191,19 @@ def _points(text: str) -> list[tuple[int, int]]:
         return []
     pairs = (one.split(":") for one in text.split())
     return [(int(ns), int(size)) for ns, size in pairs]
+
+
+def glibc_overhead(sizes: ArrayLike) -> NDArray[np.int64]:
+    """Return the bytes that glibc's malloc adds to a request of each size.
+
+    A chunk is a multiple of 16 bytes, at least 32, with a header of 8. From the default
+    M_MMAP_THRESHOLD of 128 KiB on it is mapped: whole pages of 4 KiB, with a header of 16.
+    """
+    size = np.asarray(sizes).astype(np.int64)
+    chunk = np.maximum((size + 8 + 15) // 16 * 16, 32)
+    mapped = (size + 16 + 4095) // 4096 * 4096
+    found: NDArray[np.int64] = np.where(chunk < 128 << 10, chunk, mapped) - size
+    return found
 
 
 def missing_memory(memory: ProcessMemory, program: str, runtime: tuple[str, str]) -> str:

@@ -15,7 +15,7 @@ from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveObjects
-from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory
+from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory, glibc_overhead
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.span_pinning import SpanPinning
 from spanwise.results.jobs import Progress
@@ -149,6 +149,18 @@ class AdviceFacts:
             return 0
         requested = self.recording.summary.peak_requested_bytes
         return memory.malloc_bytes + self.untouched_bytes - requested
+
+    @cached_property
+    def own_overhead_bytes(self) -> int:
+        """The part of `own_wasted` that is headers and rounding of glibc's live objects.
+
+        At the peak of requested bytes; 0 if the program's malloc is another, or was not measured.
+        """
+        if self.recording.allocator != "glibc" or self.own_wasted <= 0:
+            return 0
+        live = self.recording.live_histogram("peak")
+        overhead = glibc_overhead(live["size_bytes"])
+        return min(int(np.dot(overhead, live["count"].astype(np.int64))), self.own_wasted)
 
     @property
     def own_memory(self) -> ProcessMemory | None:

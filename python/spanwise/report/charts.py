@@ -184,53 +184,83 @@ def _used(ledgers: Sequence[Any]) -> list[str]:
     return [name for name in PARTS if any(np.any(np.asarray(one[name]) > 0) for one in ledgers)]
 
 
-def ledger_bar(ledger: Ledger, width: int = WIDTH) -> str:
-    """Draw two bars: the ledger with a line where its resident bytes end, and its waste alone."""
-    broad = width == WIDTH
-    left, right, count = (LEFT, width - RIGHT, 8) if broad else (10, width - 20, 4)
-    scale, unit = _unit(ledger.held_bytes, _BYTES)
-    x = Scale(0, max(ledger.held_bytes, 1) / scale, left, right)
-    parts = [*_bar(ledger, PARTS, x, scale, 22)]
+_Parts = Sequence[tuple[str, str, int]]
+"""Parts of a bar: CSS class, name, bytes."""
+
+
+def own_bar(own: _Parts, most: int, width: int = WIDTH) -> str:
+    """Draw the parts of the program's own heap; `most` bytes are the end of the axis."""
+    left, right, count = _bar_axis(width)
+    scale, unit = _unit(most, _BYTES)
+    x = Scale(0, max(most, 1) / scale, left, right)
+    total = sum(size for _, _, size in own)
+    parts = [*_bar(own, x, scale, 6)]
+    parts.append(x_axis(x, ticks(x.high, count), _shown, 48, f"resident, {unit}; % of resident"))
+    named = [(css, f"{name} {_format.size(size)}") for css, name, size in own if size > 0]
+    key, height = legend(named, 104, left, width)
+    title = f"the program's own heap: {_format.size(total)} resident"
+    return figure(height, [*parts, key], title, width=width)
+
+
+def _bar_axis(width: int) -> tuple[int, int, int]:
+    """Return the coordinates between which a bar's axis is, and its number of ticks."""
+    return (LEFT, width - RIGHT, 8) if width == WIDTH else (10, width - 20, 4)
+
+
+def _parts_of(ledger: Ledger, *, waste: bool = False) -> _Parts:
+    """Return the parts of a ledger that are not 0; those of its waste only."""
+    return [
+        (css_class(name), text, int(getattr(ledger, name)))
+        for name, text in PARTS.items()
+        if getattr(ledger, name) > 0 and not (waste and name == "requested_bytes")
+    ]
+
+
+def ledger_bar(ledger: Ledger, most: int = 0, width: int = WIDTH) -> str:
+    """Draw two bars: the ledger with a line where its resident bytes end, and its waste alone.
+
+    The axis of the first ends at the held bytes, or at `most` bytes if they are more.
+    """
+    left, right, count = _bar_axis(width)
+    most = max(ledger.held_bytes, most, 1)
+    scale, unit = _unit(most, _BYTES)
+    x = Scale(0, most / scale, left, right)
+    parts = [*_bar(_parts_of(ledger), x, scale, 22)]
     if ledger.resident_bytes is not None:
         end = x.at(ledger.resident_bytes / scale)
         text = f"resident {_format.size(ledger.resident_bytes)}"
         anchor = "end" if end > width / 2 else "start"
         parts.append(element("line", x1=end, x2=end, y1=14, y2=64, class_="resident"))
         parts.append(words(end + (-4 if anchor == "end" else 4), 12, text, anchor))
-    parts.append(
-        x_axis(x, ticks(x.high, count), _shown, 64, f"held at the peak, {unit}; % of held")
-    )
-    names = [name for name in PARTS if getattr(ledger, name) > 0]
+    text = f"held at the simulated peak, {unit}; % of held"
+    parts.append(x_axis(x, ticks(x.high, count), _shown, 64, text))
     bottom = 128
     if ledger.waste_bytes > 0:
         scale, unit = _unit(ledger.waste_bytes, _BYTES)
         x = Scale(0, ledger.waste_bytes / scale, left, right)
-        parts += _bar(ledger, [name for name in PARTS if name != "requested_bytes"], x, scale, 106)
+        parts += _bar(_parts_of(ledger, waste=True), x, scale, 106)
         parts.append(
             x_axis(x, ticks(x.high, count), _shown, 138, f"its waste alone, {unit}; % of waste")
         )
         bottom = 194
-    named = [(css_class(n), f"{PARTS[n]} {_format.size(getattr(ledger, n))}") for n in names]
+    named = [(css, f"{name} {_format.size(size)}") for css, name, size in _parts_of(ledger)]
     key, height = legend(named, bottom, left, width)
-    title = f"ledger of the peak: {_format.size(ledger.held_bytes)} held"
+    title = f"ledger of the simulated peak: {_format.size(ledger.held_bytes)} held"
     return figure(height, [*parts, key], title, width=width)
 
 
-def _bar(ledger: Ledger, names: Iterable[str], x: Scale, scale: int, y: int) -> Iterator[str]:
-    """Draw the parts of a ledger side by side; wide ones are labelled with their share."""
-    begin = 0.0
-    for name in names:
-        value = getattr(ledger, name) / scale
-        left, right = x.at(begin), x.at(begin + value)
-        begin += value
-        if value == 0:
+def _bar(parts: _Parts, x: Scale, scale: int, y: int) -> Iterator[str]:
+    """Draw parts side by side; wide ones are labelled with their share."""
+    begin, total = 0, sum(size for _, _, size in parts)
+    for css, name, size in parts:
+        left, right = x.at(begin / scale), x.at((begin + size) / scale)
+        begin += size
+        if size == 0:
             continue
-        title = element("title", f"{PARTS[name]}: {_format.size(value * scale)}")
-        yield element(
-            "rect", title, x=left, y=y, width=right - left, height=32, class_=css_class(name)
-        )
+        title = element("title", f"{name}: {_format.size(size)}")
+        yield element("rect", title, x=left, y=y, width=right - left, height=32, class_=css)
         if right - left > 46:
-            share = _format.share(value, x.high)
+            share = _format.share(size, total)
             yield words((left + right) / 2, y + 21, share, "middle", "inside")
 
 
@@ -282,7 +312,7 @@ def timeline(
     left, right = _ends(width)
     key, height = legend([*names, *lines], 304, left, width)
     data = {"left": left, "right": right}
-    title = "bytes held over time, by part"
+    title = "bytes held over time by the simulated heap, by part"
     return figure(height, [*made, key], title, "timeline", data, width=width)
 
 

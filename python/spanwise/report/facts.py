@@ -27,6 +27,7 @@ from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
 from spanwise.recordings.timeline import AfterPeak
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
 from spanwise.report.moments import Moment, all_sites, peak_of, through
+from spanwise.report.own_heap import OwnHeap, own_heap_of
 from spanwise.results.jobs import Progress, Step, progress_bar
 from spanwise.results.rows import Rows, as_rows
 from spanwise.tables.table import SizeClassTable
@@ -58,6 +59,7 @@ class Facts:
         moments: heap maps and live objects over time, including the peak; (): a set.
         advice: the fitted table compared with stock tables; None: nothing to fit to.
         changes: the verdict and ranked advice; None: a set of several recordings.
+        own: the program's own heap, as it was measured; None: not known, or a set.
         row_of: index in `sites` of the first SITES, by each number of a site at the peak.
     """
 
@@ -74,6 +76,7 @@ class Facts:
     changes: AdviceList | None = None
     row_of: dict[int, int] = field(default_factory=dict)
     allocated: tuple[Site, ...] = ()  # all call sites, with their allocations; (): a set
+    own: OwnHeap | None = None
 
     @property
     def program(self) -> str:
@@ -117,8 +120,8 @@ class Facts:
         """Return the verdict: how much was wasted, by the program's own allocator if known."""
         return self.changes.verdict if self.changes is not None else self.simulated()
 
-    def simulated(self) -> str:
-        """Return what the simulated heap wasted, where, and what another table would save."""
+    def simulated(self, lead: str = "In spanwise's heap, by simulation, ") -> str:
+        """Return what the simulated heap wasted and where, after the words that name the heap."""
         ledger = self.ledger
         if ledger.held_bytes == 0 or not self.recording.events:
             return f"{self.program} allocated nothing, so nothing was wasted."
@@ -128,14 +131,14 @@ class Facts:
         is_one = isinstance(self.recording, Recording)
         when = "when resident bytes peak," if is_one else "each then,"
         said = (
-            f"In spanwise's heap, by simulation, {when} {self.program} has requested"
+            f"{lead}{when} {self.program} has requested"
             f" {_format.size(ledger.requested_bytes)}, and the table {ledger.table} holds"
             f" {_format.size(ledger.held_bytes)} for it: {share} is waste, most of it"
             f" {PARTS[worst]} ({most})"
         )
         if ledger.resident_bytes is not None:
             said += f"; {_format.size(ledger.resident_bytes)} is resident"
-        return f"{said}."
+        return f"{said[0].upper()}{said[1:]}."
 
     def advised(self) -> str:
         """Return the verdict about the fitted table, or "" if none was fitted."""
@@ -149,6 +152,7 @@ class Facts:
             "program": self.program,
             "arguments": self.recording.arguments,
             "answer": self.answer(),
+            "own_heap": None if self.own is None else self.own.to_dict(),
             "simulated": self.simulated(),
             "changes": None if self.changes is None else self.changes.to_dict()["advice"],
             "summary": self.recording.summary.to_dict(),
@@ -195,7 +199,8 @@ def gather(
     shown = tuple(moments) if peak is not None else ()
     seen = (recording, table, ledger, after, timeline, histogram, shown, sites)
     row_of = _rows_of_sites(live, sites, recording.site_frames)
-    return Facts(*seen, advice, why, changes, row_of, tuple(allocated.values()))
+    own = own_heap_of(recording, table)
+    return Facts(*seen, advice, why, changes, row_of, tuple(allocated.values()), own)
 
 
 def _timeline(

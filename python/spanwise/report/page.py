@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +76,7 @@ def page_of(facts: Facts) -> str:
         facts.sites, SITES, FLAME_SITES, allocated=facts.allocated, moments=facts.moments
     )
     made = list(_sections(facts))
-    contents = "".join(f'<a href="#{one.name}">{html.escape(one.title)}</a>' for one in made)
-    nav = f'<nav aria-label="contents"><a href="#answer">Verdict</a>{contents}</nav>'
+    nav = f'<nav aria-label="contents"><a href="#answer">Verdict</a>{_contents(made)}</nav>'
     body = "\n".join([nav, _head(facts), *(one.html() for one in made)])
     data = [json_script("stacks", stacks.to_dict()), json_script("facts", facts.to_dict())]
     if facts.maps:
@@ -87,6 +87,15 @@ def page_of(facts: Facts) -> str:
         ("report.css", "flame.css"),
         ("common.js", "flame.js", "page.js"),
     )
+
+
+def _contents(made: Sequence[Section]) -> str:
+    """Return links to the sections; those about the simulated heap are one group."""
+    groups = []
+    for simulated, some in groupby(made, lambda one: one.is_simulated):
+        links = "".join(f'<a href="#{one.name}">{html.escape(one.title)}</a>' for one in some)
+        groups.append(f'<span class="group">simulated: {links}</span>' if simulated else links)
+    return "".join(groups)
 
 
 def _frames(facts: Facts) -> dict[str, Any]:
@@ -111,10 +120,13 @@ def _sections(facts: Facts) -> Iterable[Section]:
     if facts.ledger.parts:
         yield sections.processes(facts)
     if facts.recording.events:
-        text = "Held bytes, stacked by part. The dashed line is the resident bytes."
+        text = (
+            "Bytes that spanwise's heap would hold, stacked by part. The dashed line is its"
+            " resident bytes."
+        )
         own = _own_memory(facts)
         if own[1]:
-            text += f" The solid line is {own[0]}'s malloc, as the program ran."
+            text += f" The solid line is {own[0]}'s malloc, measured as the program ran."
         picture = charts.both(partial(charts.timeline, facts.timeline, facts.peak_op, own))
         if facts.maps:
             text += (
@@ -122,7 +134,7 @@ def _sections(facts: Facts) -> Iterable[Section]:
                 " moment with the most resident bytes."
             )
             picture += '<p id="shown" aria-live="polite"></p>'
-        yield section("Over time", text, picture)
+        yield section("Over time", text, picture, is_simulated=True)
         yield sections.sizes(facts)
         yield section(
             "Waste by class",
@@ -130,6 +142,7 @@ def _sections(facts: Facts) -> Iterable[Section]:
             " classes.",
             charts.both(partial(charts.waste_by_class, facts.ledger))
             or "<p>No class has any waste.</p>",
+            is_simulated=True,
         )
         if facts.maps:
             yield sections.heap_map(facts)
@@ -147,8 +160,6 @@ def _head(facts: Facts) -> str:
         f'<p class="remark">{html.escape(text)}</p>'
         for text in dict.fromkeys(filter(None, remarks))
     )
-    held = facts.ledger.held_bytes
-    picture = charts.both(partial(charts.ledger_bar, facts.ledger)) if held else ""
     after = "".join(
         f'<p class="after-peak">{html.escape(text)}</p>' for text in facts.after_peak.sentences
     )
@@ -156,13 +167,44 @@ def _head(facts: Facts) -> str:
     command = html.escape(" ".join(words) or facts.program)
     return (
         f'<header><h1>Memory of {html.escape(facts.program)}</h1>{notes}<p id="answer">'
-        f"{html.escape(facts.answer())}</p>{_changes(facts)}{after}{picture}"
+        f"{html.escape(facts.answer())}</p>{_own_heap(facts)}{_changes(facts)}{_simulated_heap(facts)}{after}"
         f'<p class="quiet">{html.escape(facts.recording.name)}: <code>{command}</code></p></header>'
     )
 
 
+def _most_bytes(facts: Facts) -> int:
+    """The end of the axis of both bars of the head."""
+    return max(facts.ledger.held_bytes, facts.own.resident_bytes if facts.own else 0)
+
+
+def _own_heap(facts: Facts) -> str:
+    """The heap that the program runs today, if it was measured."""
+    own = facts.own
+    if own is None:
+        return ""
+    draw = partial(charts.own_bar, own.parts, _most_bytes(facts))
+    return f"{_bar_title('own-heap', own.title, own.sentence)}{charts.both(draw)}"
+
+
+def _simulated_heap(facts: Facts) -> str:
+    """The ledger of the simulated heap."""
+    if not facts.ledger.held_bytes:
+        return ""
+    text = facts.simulated("") if facts.changes is not None else ""
+    if facts.own is not None and facts.own.untouched_bytes:
+        text += " It counts each object as written completely."
+    draw = partial(charts.ledger_bar, facts.ledger, _most_bytes(facts))
+    title = f"Under spanwise's {facts.table.name} (simulated)"
+    return f"{_bar_title('simulated-heap', title, text)}{charts.both(draw)}"
+
+
+def _bar_title(name: str, title: str, text: str) -> str:
+    what = " " + html.escape(text).replace(" %", "&nbsp;%") if text else ""
+    return f'<p id="{name}" class="bar-title"><b>{html.escape(title)}.</b>{what}</p>'
+
+
 def _changes(facts: Facts) -> str:
-    """The ranked advice, and what the simulation says."""
+    """The ranked advice."""
     if facts.changes is None:
         return ""
     items = "".join(
@@ -175,8 +217,7 @@ def _changes(facts: Facts) -> str:
         if items
         else f"<p>{html.escape(facts.changes.nothing)}</p>"
     )
-    made += f"<p>{facts.changes.overlap}</p>" if facts.changes.overlap else ""
-    return f"{made}<p>{html.escape(facts.simulated())}</p>"
+    return made + (f"<p>{facts.changes.overlap}</p>" if facts.changes.overlap else "")
 
 
 _PATTERNS = (

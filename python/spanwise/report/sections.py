@@ -37,9 +37,15 @@ DEFINITIONS: dict[str, str] = {
     " own account. Held minus requested is waste.",
     "resident": "Held bytes in pages of the system (4 KiB on most machines) that were written to."
     " The simulated program writes all of each object.",
-    "peak": "The moment after the first operation that brings the resident bytes to their maximum"
-    " under the table of this report.",
-    "waste": "Held minus requested, in bytes or as a share of held.",
+    "peak": "Of the simulated heap: the moment after the first operation that brings the resident"
+    " bytes to their maximum under the table of this report.",
+    "waste": "Held minus requested, in bytes or as a share of held. Of the program's own heap:"
+    " resident minus what was requested and written.",
+    "headers and rounding": "Of glibc's malloc, computed from the sizes of the live objects when"
+    " requested bytes peak: what its chunks (multiples of 16 bytes with a header of 8, at least 32;"
+    " from 128 KiB on whole pages) have beyond the request.",
+    "free chunks and unreturned pages": "The rest of the waste of glibc's malloc: freed memory that"
+    " is still resident, and its own records.",
     "class": "A slot size of the table. A request gets the smallest class that is large enough.",
     "span": "Contiguous pages that are divided into slots of one class.",
     "occupancy": "The share of a span's slots that are in use.",
@@ -50,10 +56,11 @@ DEFINITIONS: dict[str, str] = {
 
 
 class Section(NamedTuple):
-    """A section of the page: its title, and the HTML below it."""
+    """A section of the page: its title, the HTML below it, and what heap it is about."""
 
     title: str
     content: str
+    is_simulated: bool = False
 
     @property
     def name(self) -> str:
@@ -62,13 +69,14 @@ class Section(NamedTuple):
 
     def html(self) -> str:
         """Return the section element."""
-        title = html.escape(self.title)
+        title = html.escape(self.title) + (" (simulated)" if self.is_simulated else "")
         return f'<section id="{self.name}"><h2>{title}</h2>{self.content}</section>'
 
 
-def section(title: str, text: str, content: str) -> Section:
+def section(title: str, text: str, content: str, *, is_simulated: bool = False) -> Section:
     """Return a section that begins with a text, which is escaped."""
-    return Section(title, (f"<p>{html.escape(text)}</p>" if text else "") + content)
+    start = f"<p>{html.escape(text)}</p>" if text else ""
+    return Section(title, start + content, is_simulated)
 
 
 def sizes(facts: Facts) -> Section:
@@ -83,7 +91,8 @@ def sizes(facts: Facts) -> Section:
         text += ' Boxes: live objects of each class <span class="when">at the peak</span>.'
     most = max((max(one.by_class().values(), default=0) for one in facts.moments), default=0)
     chart = charts.both(partial(charts.sizes, facts.histogram, facts.table, slots, most))
-    return Section("Sizes", f'{text}</p>{chart}<div id="sizes-of" aria-live="polite"></div>')
+    content = f'{text}</p>{chart}<div id="sizes-of" aria-live="polite"></div>'
+    return Section("Sizes", content, is_simulated=True)
 
 
 _MAP_KEYS = (
@@ -116,7 +125,7 @@ def processes(facts: Facts) -> Section:
         " hold if all peaks fell together. A report of each: spanwise report FILE.swt."
     )
     head = ("requested", "held", "resident", "waste", "of held", "events", "process")
-    return section("Processes", text, _table(rows, head, 6))
+    return section("Processes", text, _table(rows, head, 6), is_simulated=True)
 
 
 def heap_map(facts: Facts) -> Section:
@@ -136,7 +145,7 @@ def heap_map(facts: Facts) -> Section:
         "All pages of the heap in address order, row by row. Yellow pages are kept"
         " by few objects; only the same class can use their free slots."
     )
-    return section("Heap map", text, content)
+    return section("Heap map", text, content, is_simulated=True)
 
 
 def call_sites(facts: Facts) -> Section:
@@ -148,7 +157,8 @@ def call_sites(facts: Facts) -> Section:
             else " To see which calls waste memory, record the program with"
             " spanwise record --stacks 16 -o FILE.swt -- PROGRAM ARGS."
         )
-        return section("Call sites", f"This recording has no call sites.{how}", "")
+        said = f"This recording has no call sites.{how}"
+        return section("Call sites", said, "", is_simulated=True)
     rows = [
         (
             _format.size(site.waste_bytes),
@@ -167,7 +177,7 @@ def call_sites(facts: Facts) -> Section:
         " span.</p>"
     )
     more = '<p class="quiet" id="more-sites"></p>'
-    return Section("Call sites", f"{text}{_table(rows, head, 4, stacks)}{more}")
+    return Section("Call sites", f"{text}{_table(rows, head, 4, stacks)}{more}", is_simulated=True)
 
 
 def _innermost(site: LiveSite) -> str:
@@ -194,7 +204,8 @@ def flame_graph(facts: Facts) -> Section:
         " allocations are those of the whole recording."
     )
     said = flame.sentence(facts.sites, "waste")
-    return Section("Flame graph", f"<p>{text}</p>{flame.part_of_page(OF + COUNTS, said)}")
+    content = f"<p>{text}</p>{flame.part_of_page(OF + COUNTS, said)}"
+    return Section("Flame graph", content, is_simulated=True)
 
 
 def _short(name: str) -> str:
@@ -228,7 +239,8 @@ def _table(
 def advice(facts: Facts) -> Section:
     """The fitted table and the stock tables at one moment."""
     if facts.advice is None:
-        return section("Table advice", f"No table was fitted: {facts.no_advice}.", "")
+        said = f"No table was fitted: {facts.no_advice}."
+        return section("Table advice", said, "", is_simulated=True)
     assert isinstance(facts.recording, Recording)
     evaluation = facts.advice.evaluation
     rows = [_ledger_cells(one, facts) for one in evaluation.comparison.ledgers]
@@ -243,7 +255,7 @@ def advice(facts: Facts) -> Section:
         " recording, with classes that are"
         f" multiples of 16 bytes, by a search of at most {searched_tables(facts.recording)} tables."
     )
-    return section("Table advice", text, content)
+    return section("Table advice", text, content, is_simulated=True)
 
 
 def _ledger_cells(ledger: Ledger, facts: Facts) -> tuple[str, ...]:

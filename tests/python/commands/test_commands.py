@@ -339,7 +339,7 @@ def test_ledger_and_compare(capsys: pytest.CaptureFixture[str]) -> None:
     ledger, after = recording.ledger("go"), recording.after_peak("go")
     assert value == {**json.loads(ledger.to_json()), "after_peak": json.loads(after.to_json())}
     text = said(capsys, "ledger", "a.swt", "--table", "go", "--plot", "a.png")
-    assert text.startswith(str(ledger)) and "classes with the most waste, bytes" in text
+    assert text.startswith(f"simulated {ledger}") and "classes with the most waste, bytes" in text
     for at in ("peak", "end", "0.5s", "200ms", "1"):
         value = json.loads(said(capsys, "ledger", "a.swt", "--at", at, "--json"))
         assert 0 < value["events"] <= 3000

@@ -329,7 +329,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     words = ["ledger", str(tmp_path / "a.swt"), "--table", "go", "--sites"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert said.startswith("ledger of a.swt under go at peak-resident")
+    assert said.startswith("simulated ledger of a.swt under go at peak-resident")
     assert (
         "2 call sites of a.swt with live objects at peak-resident, most waste first, bytes" in said
     )

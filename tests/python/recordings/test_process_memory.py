@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from spanwise.recordings.process_memory import missing_memory, read_memory
+from spanwise.recordings.process_memory import glibc_overhead, missing_memory, read_memory
 from spanwise.recordings.programs import allocator_of, own_allocator
 
 from tests.python.helpers import compiled, make_ops, needs_recorder, spanwise
@@ -218,3 +218,20 @@ def test_allocators_by_their_libraries() -> None:
     assert allocator_of(["/lib/libc.so.6", "/lib/libjemalloc.so.2"]) == "jemalloc"
     assert allocator_of(["/lib/libtcmalloc_minimal.so.4"]) == "tcmalloc"
     assert allocator_of(["/lib/libc.so.6"]) == "glibc"
+
+
+@pytest.mark.parametrize(
+    ("size", "chunk"),
+    [(0, 32), (1, 32), (24, 32), (25, 48), (40, 48), (41, 64), (4096, 4112), (131048, 131056)],
+)
+def test_chunks_of_glibc(size: int, chunk: int) -> None:
+    """By hand: 8 bytes of header, multiples of 16, at least 32."""
+    assert glibc_overhead([size]).tolist() == [chunk - size]
+
+
+@pytest.mark.parametrize(
+    ("size", "pages"), [(131049, 32), (131056, 32), (131057, 33), (131072, 33), (1 << 20, 257)]
+)
+def test_mapped_chunks_of_glibc(size: int, pages: int) -> None:
+    """By hand: a chunk of 128 KiB or more is whole pages, with a header of 16 bytes."""
+    assert glibc_overhead([size]).tolist() == [4096 * pages - size]

@@ -436,7 +436,7 @@ def test_the_page_draws_the_programs_own_allocator(tmp_path: Path) -> None:
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     points, _ = re.findall(r'<polyline[^>]*points="([^"]*)"[^>]*class="own"', text)
     assert len(points.split()[::2]) == 3
-    assert "The solid line is glibc&#x27;s malloc, as the program ran." in text
+    assert "The solid line is glibc&#x27;s malloc, measured as the program ran." in text
     assert read_memory([*meta, ("rss_series", "5:x")]).series == ()  # type: ignore[union-attr]
 
 

@@ -79,6 +79,19 @@ def test_the_bar_of_a_ledger() -> None:
     assert resident["x1"] == resident["x2"] == LEFT + 547.5
     shares = {"50.0 %", "12.5 %", "37.5 %", "25.0 %", "75.0 %"}
     assert shares | {"resident 6.0 KiB"} <= set(texts(text))
+    assert "held at the simulated peak, KiB; % of held" in texts(text)
+
+
+def test_bars_on_one_axis() -> None:
+    """By hand: of 730 places for 16 KiB, 8 KiB held are 365; waste has an axis of its own."""
+    text = charts.ledger_bar(ledger(6 * KIB, requested=4 * KIB, free_page=4 * KIB), 16 * KIB)
+    free = [(one["x"] - LEFT, one["width"]) for one in shapes(text, "rect", "part-free-page")]
+    assert free == [(182.5, 182.5), (0, 730)]
+    own = [("part-requested", "requested", 12 * KIB), ("part-tail", "waste", 4 * KIB)]
+    text = charts.own_bar(own, 16 * KIB)
+    (wasted,) = shapes(text, "rect", "part-tail")
+    assert (wasted["x"] - LEFT, wasted["width"]) == (547.5, 182.5)
+    assert {"75.0 %", "25.0 %", "requested 12.0 KiB", "waste 4.0 KiB"} <= set(texts(text))
 
 
 def moments() -> sw.Rows:
