@@ -165,8 +165,8 @@ def _one_block(n: SimpleNamespace) -> Fragments:
 
 def _ranges(n: SimpleNamespace) -> Fragments:
     needed = {
-        name: [float(row["needed"]) for row in n.rows if row["policy"] == name]
-        for name in n.POLICIES
+        name: [float(row["needed"]) for row in n.rows if row["placement"] == name]
+        for name in n.PLACEMENTS
     }
     middles = sorted((float(np.median(each)), name) for name, each in needed.items())
     most, name = max((max(each), name) for name, each in needed.items())

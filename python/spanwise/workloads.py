@@ -3,6 +3,9 @@
 
 Each function returns a `Recording` in memory and is repeatable: the same seed gives the same
 operations. One operation takes one microsecond of the recording's time.
+
+A `Draw` gives sizes or lifetimes: 64 (always), [16, 32, 32] (each equally likely), {16: 3, 64: 1}
+(number: weight) or a function, `lambda rng, count: rng.integers(16, 65, count)`.
 """
 
 from __future__ import annotations

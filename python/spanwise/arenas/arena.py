@@ -102,7 +102,9 @@ class ArenaStats(Result):
 
     Attributes:
         chunks: number of chunks.
-        chunk_bytes: bytes of all chunks.
+        chunk_bytes: bytes of all chunks, committed but not necessarily resident. Without own
+            objects, the arena's metadata, and idle chunks, which all arenas share
+            (`Arena.pool_stats().idle_chunk_bytes`).
         used_bytes: bytes of the chunks that objects and alignment padding use; objects above a
             quarter of a chunk are usually in own_bytes instead. What an arena holds and does not
             use is chunk_bytes - used_bytes.

@@ -236,7 +236,11 @@ class HandleOwner(Closable):
             return HeapMap(tiles, ledger, self.table.page_bytes, requested)
 
     def trim(self) -> int:
-        """Return all free pages to the system now, and return their bytes."""
+        """Return all free pages to the system now, and return their bytes.
+
+        The empty spans that the heap and this thread's cache keep are returned too, and large ones
+        that any thread cache keeps. So the result may exceed `Ledger.free_page_bytes`.
+        """
         with self._handle:
             return int(lib.sw_heap_trim(self._handle.heap))
 

@@ -188,9 +188,9 @@ class Heap(HandleOwner):
         Args:
             resident: also query the system for the heap's resident pages, for `Ledger.resident`.
                 This visits every slot, so it takes longer than the ledger itself. Only pages that
-                were written to are resident: `run` writes nothing unless it has touch="ends". Pages
-                of fresh spans are resident before their first use, once their class has filled four
-                spans.
+                were written to are resident: `alloc` writes nothing to a block, nor does `run`
+                unless it has touch="ends". Pages of fresh spans are resident before their first
+                use, once their class has filled four spans.
 
         Raises:
             StateError: the heap is dry, so it has no resident memory.

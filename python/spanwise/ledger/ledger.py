@@ -269,6 +269,9 @@ class Ledger(Result, Value, Tabular):
     def class_table(self, classes: int | None = None) -> str:
         """Return the classes in use as an aligned table.
 
+        The column "used" is the requested share of the bytes of the class's spans. Waste is the sum
+        of round-up, tail, free slots and cached.
+
         Args:
             classes: limit to this many classes, those with the most waste, ordered by size.
         """
@@ -509,7 +512,7 @@ class Comparison(Result, Value, Tabular):
         rows: list[Sequence[str]] = list(self.text_rows())
         rows.insert(len(PARTS), ())
         first = self.ledgers[0]
-        what = f"{first.source} " if first.source else ""
+        what = f"{first.source or 'ledgers'} "
         table = _format.table(rows, self.text_head, indent="  ")
         lines = [f"{what}{self.when}, bytes", table, first.remark, self.verdict()]
         return "\n".join(line for line in lines if line)

@@ -64,11 +64,11 @@ LIFETIMES: dict[str, Draw] = {
 """Distributions of lifetimes, in requests: constant; exponential, mean 2000; 90 % below 200, the
 rest 10,000 to 30,000; 90 % to the end of a phase of 2000."""
 
-POLICIES = ("first", "best", "next", "worst", "buddy")
+PLACEMENTS = ("first", "best", "next", "worst", "buddy")
 
-FRAGMENTATION_DTYPE = np.dtype(
+_STUDY_DTYPE = np.dtype(
     [
-        ("policy", "U8"),
+        ("placement", "U8"),
         ("backend", "U10"),
         ("sizes", "U16"),
         ("lifetimes", "U16"),
@@ -78,8 +78,6 @@ FRAGMENTATION_DTYPE = np.dtype(
         ("bound", "<f8"),
     ]
 )
-"""live: peak of live requested sizes; extent: the smallest range in which no request fails; needed:
-extent / live; bound: Robson's bound for these sizes and this peak, over live."""
 
 
 class Extent(NamedTuple):
@@ -138,7 +136,7 @@ class _Buddy:
 def measure_extent(
     sizes: Iterable[SupportsIndex],
     lifetimes: Iterable[SupportsIndex],
-    policy: str,
+    placement: str,
     *,
     backend: str = "two-treaps",
 ) -> Extent:
@@ -147,20 +145,20 @@ def measure_extent(
     Args:
         sizes: size of each object, at least 1.
         lifetimes: steps until each object is freed, at least 1; due frees precede a request.
-        policy: one of POLICIES.
+        placement: one of PLACEMENTS.
         backend: of RangeAllocator; ignored by "buddy".
 
     Raises:
-        InvalidError: an unknown policy, a size or lifetime below 1, or lists of unequal length.
+        InvalidError: an unknown placement, a size or lifetime below 1, or lists of unequal length.
         UnsupportedError: the backend does not have the placement.
     """
-    if policy not in POLICIES:
-        raise InvalidError(f"policy {policy!r}: must be one of {', '.join(POLICIES)}")
+    if placement not in PLACEMENTS:
+        raise InvalidError(f"placement {placement!r}: must be one of {', '.join(PLACEMENTS)}")
     wanted = [_lib.as_index(size, "a size") for size in sizes]
     lives = [_lib.as_index(life, "a lifetime") for life in lifetimes]
     if len(wanted) != len(lives) or min(wanted, default=1) < 1 or min(lives, default=1) < 1:
         raise InvalidError("sizes and lifetimes: give lists of one length, each number at least 1")
-    places = _Buddy() if policy == "buddy" else _Wall(policy, backend)
+    places = _Buddy() if placement == "buddy" else _Wall(placement, backend)
     due: list[tuple[int, int, int]] = []  # step, offset, size
     live = most = 0
     for step, (size, life) in enumerate(zip(wanted, lives, strict=True)):
@@ -185,43 +183,45 @@ def study(
     count: SupportsIndex = 20_000,
     *,
     seed: SupportsIndex = 1,
-    policies: Iterable[str] = POLICIES,
+    placements: Iterable[str] = PLACEMENTS,
     backend: str = "two-treaps",
 ) -> Rows:
-    """Measure every policy on the same objects, for each distribution of sizes and lifetimes.
+    """Measure every placement on the same objects, for each distribution of sizes and lifetimes.
 
     Args:
         count: objects per combination.
         seed: of the random numbers.
-        policies: some of POLICIES.
+        placements: some of PLACEMENTS.
         backend: of RangeAllocator.
 
     Returns:
-        A row per policy, sizes and lifetimes, with the columns policy, backend, sizes, lifetimes,
-        live, extent, needed and bound (as FRAGMENTATION_DTYPE explains them).
+        A row per placement, sizes and lifetimes, with the columns placement, backend, sizes,
+        lifetimes; live (peak of the live requested sizes), extent (the smallest range in which no
+        request fails), needed (extent / live) and bound (`robson_bound` for this peak and these
+        sizes, over live: no allocator without moving can guarantee less).
 
     Raises:
-        InvalidError: a policy is unknown, or there are no objects.
+        InvalidError: a placement is unknown, or there are no objects.
     """
     objects = _lib.as_index(count, "count")
     if objects == 0:
         raise InvalidError("count 0: at least one object is needed")
-    rows = list(_rows(objects, _lib.as_index(seed, "seed"), tuple(policies), backend))
-    return as_rows(np.array(rows, FRAGMENTATION_DTYPE))
+    rows = list(_rows(objects, _lib.as_index(seed, "seed"), tuple(placements), backend))
+    return as_rows(np.array(rows, _STUDY_DTYPE))
 
 
 def _rows(
-    count: int, seed: int, policies: tuple[str, ...], backend: str
+    count: int, seed: int, placements: tuple[str, ...], backend: str
 ) -> Iterator[tuple[str | float, ...]]:
     for sizes, draw_sizes in SIZES.items():
         for lifetimes, draw_lifetimes in LIFETIMES.items():
             rng = np.random.default_rng(seed)
             wanted, lives = draw_sizes(rng, count).tolist(), draw_lifetimes(rng, count).tolist()
-            for policy in policies:
-                live, extent = measure_extent(wanted, lives, policy, backend=backend)
-                kind = "buddy" if policy == "buddy" else backend
+            for placement in placements:
+                live, extent = measure_extent(wanted, lives, placement, backend=backend)
+                kind = "buddy" if placement == "buddy" else backend
                 bound = _bound(live, sizes)
-                yield policy, kind, sizes, lifetimes, live, extent, extent / live, bound
+                yield placement, kind, sizes, lifetimes, live, extent, extent / live, bound
 
 
 # --- Robson's adversary ---------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures: each function draws on the given Axes, or on a new figure, and returns the Axes.
 
+Several fit in a figure of `plt.subplots(2, 2, layout="constrained")`, which makes room for text.
+
 Modules register their functions in PICTURES, where `results.rows.draw` finds them for the `plot()`
 methods of models. matplotlib is imported at the first picture, because that takes a while.
 """

@@ -17,6 +17,7 @@ from spanwise.plots.style import (
     new_axes,
     picture,
     scale_of,
+    set_log_x,
     time_scale_of,
 )
 from spanwise.results.rows import AnyRows
@@ -159,7 +160,7 @@ def pauses(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -> Axes:
         named = f"{name} ({len(times)})"
         ax.step(times, share, where="post", ls=_next_line(ax), marker="o", ms=3, label=named)
     if len(rows):
-        ax.set_xscale("log")
+        set_log_x(ax)
     ax.set_ylabel("calls that took no longer, %")
     ax.set_title("calls that stop the program")
     ax.set_ylim(0, 105)
@@ -235,7 +236,8 @@ def pause_histogram(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -
         line = LINES[len(ax.patches) % len(LINES)] if label else "-"
         looks: dict[str, Any] = {"ls": line, "label": label, "lw": 1.5} if label else {}
         ax.stairs(rows["calls"].astype(float), edges, fill=not label, **looks)
-        ax.set_xscale("log" if edges[0] > 0 else "linear")
+        if edges[0] > 0:
+            set_log_x(ax)
     if label:
         ax.legend()
     ax.set_ylabel("pauses")
@@ -257,7 +259,7 @@ def utilisation(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -> Ax
     windows, shares, line = rows["window_ns"] / scale, rows["utilisation"] * 100, _next_line(ax)
     ax.plot(windows, shares, ls=line, marker="o", ms=3, label=label)
     if len(rows):
-        ax.set_xscale("log")
+        set_log_x(ax)
     ax.set_ylim(0, 105)
     ax.set_ylabel("least left to the program, %")
     ax.set_title("what pauses leave to the program")

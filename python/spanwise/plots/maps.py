@@ -18,6 +18,7 @@ from spanwise.errors import InvalidError
 from spanwise.heap.heap_map import HeapMap
 from spanwise.plots.style import (
     add_colour_bar,
+    legend_on_top,
     new_axes,
     picture,
     pyplot,
@@ -177,15 +178,17 @@ def heap_map(tiles: HeapMap, ax: Axes | None = None, *, by: str = "occupancy") -
     Args:
         tiles: the map.
         ax: where to draw; None makes a new figure.
-        by: "occupancy", "age" (of the oldest object of a span), "touched" (resident bytes) or
-            "class" (size of the slots).
+        by: "occupancy"; "class" (size of the slots); "age" (of the oldest object of a span), only
+            for maps of `Recording.map()`; or "touched" (resident bytes), for maps of recordings and
+            of `Heap.map(resident=True)`.
 
     Raises:
         InvalidError: the measure is unknown, or the map does not have it.
     """
+    own = ax is None
     ax = ax or new_axes(height=5.0)
     end = end_of(tiles)
-    _draw(tiles, ax, by, end, most_of(by, [tiles]))
+    _draw(tiles, ax, by, end, most_of(by, [tiles]), own=own)
     return ax
 
 
@@ -248,7 +251,9 @@ def values_of(one: HeapMap, by: str) -> NDArray[np.float64]:
     if by == "age":
         ages = one.age_ns
         if ages is None:
-            raise InvalidError("by 'age': this map has no objects; use Recording.map")
+            raise InvalidError(
+                "by 'age': this map has no times of allocation; only those of Recording.map() have"
+            )
         return ages
     if by == "touched":
         touched = one.array["touched_bytes"]
@@ -272,7 +277,7 @@ def most_of(by: str, maps: Sequence[HeapMap]) -> float:
     return max(float(np.nanmax(ages, initial=0.0)), 1.0)
 
 
-def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
+def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float, *, own: bool = True) -> None:
     cell = cell_bytes_of(end, one.page_bytes)
     grid = grid_of(one, values_of(one, by), end, cell)
     image = _image(grid, most)
@@ -300,10 +305,10 @@ def _draw(one: HeapMap, ax: Axes, by: str, end: int, most: float) -> None:
         f"{one.ledger.source or 'heap'} {when(one.ledger.at)}, table {one.ledger.table}:\n"
         f"{live} live objects in {_format.plural(spans, 'span')}"
     )
-    _explain(ax, grid, by, most)
+    _explain(ax, own, grid, by, most)
 
 
-def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
+def _explain(ax: Axes, own: bool, grid: Grid, by: str, most: float) -> None:
     """Explain the colours and the kinds of cells."""
     cm, colors, patches = (
         importlib.import_module(f"matplotlib.{name}") for name in ("cm", "colors", "patches")
@@ -322,8 +327,12 @@ def _explain(ax: Axes, grid: Grid, by: str, most: float) -> None:
         for kind, (colour, label) in KIND_COLOURS.items()
         if (grid.kind == kind).any()
     ]
-    if shown:
+    if shown and own:
         figure.legend(handles=shown, loc="outside lower left", ncols=3)
+    elif shown:
+        ax.xaxis.label.set_fontsize(8)
+        legend_on_top(ax, 3, handles=shown)
+        ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= ax.get_ylim()[0]])
 
 
 def _pixels(grid: Grid) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.errors import InvalidError
-from spanwise.ledger.parts import MOMENTS, PARTS
+from spanwise.ledger.parts import PARTS
 from spanwise.plots.style import (
     LINES,
     add_legend,
@@ -77,29 +77,29 @@ def ledgers(
             places + 0.31,
             colors="black",
             lw=1.5,
-            label="resident, of any part",
+            label="resident bytes, of all parts together",
         )
+    notes = []
     for place, ledger, end in zip(places, rows, left, strict=True):
         wasted = _format.share(ledger.waste_bytes, ledger.held_bytes)
         waste = _format.size(ledger.waste_bytes)
         held = _format.size(ledger.held_bytes)
-        _beside(
-            ax,
-            f"{waste}\n{wasted} of held" if waste_only else f"{held}\n{wasted} waste",
-            end,
-            place,
-        )
+        said = f"{waste}\n{wasted} of held" if waste_only else f"{held}\n{wasted} waste"
+        notes.append(_beside(ax, said, end, place))
     ax.set_yticks(places, names)
     ax.invert_yaxis()
     ax.set_xlim(0, max(left.max(initial=0) * _ROOM, 1e-9))
+    if not own:
+        _make_room(ax, notes)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"held beyond requested, {unit}" if waste_only else f"held, {unit}")
     first = rows[0] if rows else None
     if first is not None:
-        at = f" at {first.at}" if first.at in MOMENTS else ""
+        several = len({ledger.at for ledger in rows}) > 1
+        at = "at different moments" if several else when(first.at)
         same = labels and len({ledger.table for ledger in rows}) == 1
         table = f", table {first.table}" if same else ""
-        ax.set_title(f"{first.source or 'where the bytes are'}{at}{table}")
+        ax.set_title(f"{first.source or 'where the bytes are'} {at}{table}")
     add_legend(ax, own, columns=5)
     return ax
 
@@ -210,9 +210,20 @@ def _over_time(samples: AnyRows, ax: Axes) -> NDArray[Any]:
     return places
 
 
-def _beside(ax: Axes, text: str, x: Any, y: Any) -> None:
-    """Label a bar at its end."""
-    ax.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", va="center")
+def _beside(ax: Axes, text: str, x: Any, y: Any) -> Any:
+    """Label a bar at its end, and return the label."""
+    return ax.annotate(text, (x, y), xytext=(4, 0), textcoords="offset points", va="center")
+
+
+def _make_room(ax: Axes, notes: Sequence[Any]) -> None:
+    """Extend the x axis of a caller's Axes for the labels at the ends of bars.
+
+    A layout may still make the Axes narrower, so that labels have a larger share of it.
+    """
+    width = 0.85 * ax.get_window_extent().width
+    shares = [min(note.get_window_extent().width / width, 0.7) for note in notes]
+    ends = [note.xy[0] / (1 - share) for note, share in zip(notes, shares, strict=True)]
+    ax.set_xlim(0, max([ax.get_xlim()[1], *ends]))
 
 
 # --- classes --------------------------------------------------------------------------------------
@@ -252,12 +263,15 @@ def waste_by_class(one: Ledger, ax: Axes | None = None, *, classes: int = 12) ->
     ax = ax or new_axes(height=1.6 + 0.3 * len(shown))
     scale, unit = scale_of(float(total[shown[0]]))
     stacked_parts(ax, {name: column[shown] / scale for name, column in parts.items()}, 0.72)
+    notes = []
     for place, size in enumerate(total[shown].tolist()):
         text = f"{_format.size(size)}, {_format.share(size, one.waste_bytes)}"
-        _beside(ax, text, size / scale, place)
+        notes.append(_beside(ax, text, size / scale, place))
     ax.set_yticks(np.arange(len(shown)), [_name(rows[i]) for i in shown])
     ax.invert_yaxis()
     ax.set_xlim(0, 1.25 * float(total[shown[0]]) / scale)
+    if not own:
+        _make_room(ax, notes)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"held beyond requested, {unit}; and the share of all waste")
     ax.set_ylabel("slots of the class")

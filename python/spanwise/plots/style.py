@@ -11,6 +11,7 @@ import functools
 import importlib
 import inspect
 import os
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,7 +104,8 @@ def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
     and so is a single object where a sequence is wanted. Classes are compared by name, because
     pictures import models for type checkers only.
     """
-    argument = next(iter(inspect.signature(draw).parameters))
+    signature = inspect.signature(draw)
+    argument = next(iter(signature.parameters))
     wanted = draw.__annotations__[argument]
 
     @functools.wraps(draw)
@@ -116,7 +118,10 @@ def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
             one = type(args[0]).__name__
             raise TypeError(f"{argument} must be a list, not {one}; for a single one pass [it]")
         with styled():
-            return draw(*args, **kwargs)
+            ax = draw(*args, **kwargs)
+            if signature.bind(*args, **kwargs).arguments.get("ax") is not None:
+                fit(ax)
+            return ax
 
     PICTURES[draw.__name__] = drawn
     return drawn
@@ -137,11 +142,116 @@ def when(at: str) -> str:
 
 
 def add_legend(ax: Axes, own: bool, columns: int = 4) -> None:
-    """Put the legend below a figure of our own, or inside the caller's Axes."""
+    """Put the legend below a figure of our own, or at the top of the caller's Axes."""
     if own:
         ax.figure.legend(loc="outside lower left", ncols=columns)
-    else:
-        ax.legend()
+    elif ax.get_legend_handles_labels()[1]:
+        legend_on_top(ax, columns)
+
+
+def legend_on_top(ax: Axes, columns: int, **options: Any) -> None:
+    """Add a framed legend with at most `columns`, fewer if it would be wider than the Axes.
+
+    A linear y axis is extended at the top, so that the legend covers no data. On a logarithmic one
+    the legend is where it covers the least. A layout may make the Axes lower later.
+    """
+    looks: dict[str, Any] = {
+        "frameon": True,
+        "framealpha": 0.9,
+        "columnspacing": 1,
+        "handlelength": 1.5,
+        "handletextpad": 0.5,
+    }
+    for count in range(columns, 0, -1):
+        legend: Any = ax.legend(loc="upper left", ncols=count, **looks, **options)
+        if legend.get_window_extent().width <= 0.98 * ax.get_window_extent().width:
+            break
+    if ax.get_yscale() != "linear":
+        ax.legend(loc="best", ncols=count, **looks, **options)
+        return
+    share = 1.3 * legend.get_window_extent().height / ax.get_window_extent().height
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, bottom + (top - bottom) / (1 - min(share, 0.75)))
+
+
+def fit(ax: Axes) -> None:
+    """Wrap title and x label at the width of a caller's Axes, and thin out a logarithmic x axis."""
+    for text in (ax.title, ax.xaxis.label):
+        text.set_text("\n".join(_wrapped(text, 0.93 * ax.get_window_extent().width)))
+    ticker = importlib.import_module("matplotlib.ticker")
+    locator = ax.xaxis.get_major_locator()
+    if isinstance(locator, ticker.LogLocator):
+        locator.set_params(numticks=ticks_in(ax))
+
+
+def _wrapped(text: Any, width: float) -> Iterator[str]:
+    """Yield the lines of a text, wrapped at a width in pixels."""
+    measured = text.figure.text(0, 0, "", fontproperties=text.get_fontproperties())
+    for line in text.get_text().split("\n"):
+        measured.set_text(line)
+        wide = measured.get_window_extent().width
+        fitting = max(int(len(line) * width / wide), 10) if wide > width else len(line) or 1
+        yield from textwrap.wrap(line, fitting, break_long_words=False) or [""]
+    measured.remove()
+
+
+def ticks_in(ax: Axes) -> int:
+    """Return the number of labels of numbers for which the x axis has room: 4 in 3 inches."""
+    figure: Any = ax.figure
+    return min(max(int(ax.get_window_extent().width / figure.dpi / 0.75), 2), 7)
+
+
+def log_ticks(low: float, high: float, most: int) -> NDArray[np.float64]:
+    """Return at most `most` round numbers from `low` to `high`, evenly spread over a log axis."""
+    first, last = int(np.floor(np.log10(low))), int(np.ceil(np.log10(high)))
+    powers = np.power(10.0, np.arange(first, last + 1), dtype=np.float64)
+    fine = (np.outer(powers, steps).ravel() for steps in _STEPS)
+    coarse = (powers[::stride] for stride in range(1, len(powers) + 1))
+    for ticks in (*fine, *coarse):
+        found: NDArray[np.float64] = ticks[(ticks >= low) & (ticks <= high)]
+        if len(found) <= most:
+            return found
+    return powers[:0]
+
+
+_STEPS = (
+    (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9),
+    (1, 1.5, 2, 3, 5, 7),
+    (1, 2, 5),
+    (1, 3),
+)
+"""The ticks in a decade, from fine to coarse."""
+
+
+def set_log_x(ax: Axes) -> None:
+    """Make the x axis logarithmic, with plain numbers that do not overlap.
+
+    matplotlib labels ten or more ticks of an axis of less than a decade.
+    """
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(_few_ticks()())
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    ax.set_xticks([], minor=True)
+
+
+@functools.cache
+def _few_ticks() -> Any:
+    """Return a class of locators; matplotlib is imported at the first picture."""
+    ticker = importlib.import_module("matplotlib.ticker")
+
+    class FewTicks(ticker.Locator):  # type: ignore[misc, name-defined]
+        """As many round numbers as the axis has room for."""
+
+        def __call__(self) -> Any:
+            return self.tick_values(*self.axis.get_view_interval())
+
+        def tick_values(self, vmin: float, vmax: float) -> Any:
+            most = ticks_in(self.axis.axes)
+            found = log_ticks(vmin, vmax, most)
+            few = ticker.MaxNLocator(max(most - 1, 1))
+            return found if len(found) > 1 else few.tick_values(vmin, vmax)
+
+    return FewTicks
 
 
 def add_colour_bar(ax: Axes, colours: Any, label: str) -> Any:

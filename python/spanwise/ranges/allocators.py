@@ -198,6 +198,13 @@ class RangeBase(Owner):
             self._stats()  # raises in another thread
             return int(lib.sw_range_largest_hole(self._open()))
 
+    @property
+    def fragmentation(self) -> float:
+        """The share of the free size that is outside the largest hole; 0 if nothing is free."""
+        with self._lock:
+            free = self.free_size
+            return 1 - self.largest_hole / free if free else 0.0
+
     def holes(self) -> NDArray[np.void]:
         """Return the holes by ascending offset: fields start and size, shape (holes,)."""
         parts: list[NDArray[np.void]] = []

@@ -303,6 +303,7 @@ def test_trim_gives_pages_back() -> None:
     with sw.Heap(options=sw.HeapOptions(decay_ms=math.inf)) as heap:
         heap.alloc(1 << 20).free()  # its cache keeps it
         assert heap.ledger().cached_bytes >= 1 << 20
+        assert heap.ledger().free_page_bytes < 1 << 20  # the kept span is not among them
         assert heap.trim() >= 1 << 20
         assert heap.ledger().free_page_bytes == 0
         assert heap.ledger().cached_bytes < 1 << 20

@@ -214,6 +214,8 @@ def test_comparison() -> None:
     assert rows["free pages"] == ("1,210", "610", "2,210")
     assert rows["cached"] == ("110", "110", "110")
     assert [cell.split()[0] for cell in rows["waste of held"]] == ["66.7", "58.3", "75.0"]
+    with sw.Heap("go", dry=True) as heap:
+        assert str(sw.Comparison([heap.ledger()])).startswith("ledgers (now), bytes\n")
 
 
 def test_without_that_figure_best_holds_least() -> None:

@@ -11,7 +11,7 @@ import spanwise as sw
 from spanwise.lessons.placement import (
     LARGEST,
     LIFETIMES,
-    POLICIES,
+    PLACEMENTS,
     SIZES,
     UNIT,
     group_drag,
@@ -55,10 +55,10 @@ def test_first_fit_beside_a_naive_model(backend: str) -> None:
 
 def test_a_study_has_all_combinations() -> None:
     rows = study(150)
-    assert len(rows) == len(POLICIES) * len(SIZES) * len(LIFETIMES)
+    assert len(rows) == len(PLACEMENTS) * len(SIZES) * len(LIFETIMES)
     assert (rows["extent"] >= rows["live"]).all()
     assert (rows["needed"] == rows["extent"] / rows["live"]).all()
-    queue = rows[(rows["lifetimes"] == "queue") & (rows["policy"] == "first")]
+    queue = rows[(rows["lifetimes"] == "queue") & (rows["placement"] == "first")]
     assert (queue["needed"] == 1).all()  # nothing is freed in so few steps
     for name, draw in SIZES.items():
         drawn = draw(np.random.default_rng(1), 20_000)
@@ -74,7 +74,7 @@ def test_lessons_need_no_import_of_their_own() -> None:
 
 
 def test_bad_arguments() -> None:
-    for sizes, lives, policy in (
+    for sizes, lives, placement in (
         ([1], [1], "random"),
         ([0], [1], "first"),
         ([1], [0], "first"),
@@ -82,7 +82,7 @@ def test_bad_arguments() -> None:
         ([1, 2], [1], "first"),
     ):
         with pytest.raises(sw.InvalidError):
-            measure_extent(sizes, lives, policy)
+            measure_extent(sizes, lives, placement)
     with pytest.raises(sw.InvalidError):
         study(0)
     with pytest.raises(sw.UnsupportedError):

@@ -20,6 +20,7 @@ from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.pareto import PARETO_DTYPE
 from spanwise.plots import comparisons
 from spanwise.plots.comparisons import latencies
+from spanwise.plots.style import log_ticks, pyplot
 from spanwise.recordings.span_pinning import PINNED_SPANS_DTYPE, SpanPinning
 from spanwise.recordings.summary import LIFETIMES_DTYPE
 from spanwise.results.rows import as_rows
@@ -72,6 +73,50 @@ def line(ax: Any, label: str) -> list[list[float]]:
     return [np.round(np.asarray(data, float), 6).tolist() for data in found.get_data()]
 
 
+# --- a caller's Axes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_nothing_covers_the_data_of_a_small_axes(layout: Any) -> None:
+    """Legends have a frame and end above the bars; text ends within the Axes."""
+    with sw.Heap("go") as heap, sw.RangeAllocator(1 << 20) as ranges:
+        live = [heap.alloc(size) for size in range(100, 9000, 37)]
+        for block in live[::3]:
+            block.free()
+        heap.alloc(300_000)
+        one = heap.ledger()
+        figure, axes = pyplot().subplots(2, 2, figsize=(9, 7), layout=layout)
+        a, b, c, d = axes.flat
+        ranges.plot(a)
+        one.plot(b)
+        heap.map().plot(c)
+        plots.waste_by_class(one, d)
+    figure.canvas.draw()
+    for ax, top in ((a, 1), (b, -0.31), (c, 0), (d, -0.36)):
+        legend = ax.get_legend()
+        _, data_top = ax.transData.transform((0, top))
+        assert legend.get_frame_on() and legend.get_window_extent().y0 >= data_top
+        for text in (ax.title, ax.xaxis.label, legend, *ax.texts):
+            extent = text.get_window_extent()
+            assert extent.x0 >= ax.bbox.x0 - 12 and extent.x1 <= ax.bbox.x1 + 12, text
+    assert min(c.get_yticks()) == 0  # none above the map
+
+
+def test_few_ticks_of_a_logarithmic_axis() -> None:
+    assert log_ticks(0.9, 6.5, 4).tolist() == [1, 2, 5]
+    assert log_ticks(2.1, 5.5, 3).tolist() == [3, 5]
+    assert log_ticks(2.1, 5.5, 4).tolist() == [2.5, 3, 4, 5]
+    assert log_ticks(0.5, 40, 4).tolist() == [1, 3, 10, 30]
+    assert log_ticks(0.5, 2e3, 4).tolist() == [1, 10, 100, 1000]
+    assert log_ticks(0.5, 2e5, 4).tolist() == [10, 1000, 100_000]  # every second power
+    for width, most in ((4, 4), (12, 7)):
+        ax: Any = plots.new_axes(width=width)
+        plots.pauses(rows("phase ns", ("mark", 3_000_000), ("mark", 8_900_000)), ax)
+        low, high = ax.get_xlim()
+        assert 2 <= sum(low <= tick <= high for tick in ax.get_xticks()) <= most
+        assert not ax.xaxis.get_minorticklocs().size
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 
@@ -99,6 +144,11 @@ def test_ledgers() -> None:
     assert [text.get_text() for text in labelled.get_yticklabels()] == ["lifo", "address"]
     other.table = "u"
     assert plots.ledgers([one, other], labels=["lifo", "address"]).get_title() == "s at peak"
+    one.at = other.at = "now"
+    one.source = ""
+    assert plots.ledgers([one, other]).get_title() == "where the bytes are now"
+    other.at = "end"
+    assert plots.ledgers([one, other]).get_title() == "where the bytes are at different moments"
     other.resident_bytes = None  # lines for all of them or for none
     assert not plots.ledgers([one, other]).collections
 
@@ -587,17 +637,35 @@ def test_the_holes_of_a_range() -> None:
         ranges.alloc(size)
     ranges.free(100, 250)
     ax: Any = ranges.plot()
-    spans = {one.get_label(): _extents(one) for one in ax.collections}
-    assert spans == {
-        "taken": [(0, 100), (350, 700)],
-        "free": [(100, 350), (700, 1000)],
-        "largest hole": [(700, 1000)],
-    }
-    assert ax.get_title() == "RangeAllocator, btree: 550 of 1,000 free in 2 holes, the largest 300"
+    parts = ((0, 100), (100, 350), (350, 700), (700, 1000))
+    taken = (1, 0, 1, 0)
+    assert steps(ax, "taken") == [(*part, 0, one) for part, one in zip(parts, taken, strict=True)]
+    assert steps(ax, "free") == [(*part, one, 1) for part, one in zip(parts, taken, strict=True)]
+    assert _marked(ax) == {"largest hole, 300": (700, 1000)}
+    assert ax.get_title() == "RangeAllocator, btree: 55.0 % free in 2 holes"
     ranges.alloc(300)
     ranges.alloc(250)
     full: Any = ranges.plot()
-    assert [_extents(one) for one in full.collections] == [[(0, 1000)], [], []]
+    assert steps(full, "taken") == [(0, 1000, 0, 1)] and not full.collections
+
+
+def test_holes_narrower_than_a_pixel_are_shares_of_columns() -> None:
+    """Each unit but the first of every fourth is free; the last 600 are one hole of 602."""
+    ranges = sw.RangeAllocator(60_000)
+    ranges.alloc(60_000)
+    for start in range(0, 59_400, 4):
+        ranges.free(start + 1, 3)
+    ranges.free(59_400, 600)
+    ax: Any = ranges.plot()
+    found = np.array(steps(ax, "taken"))
+    assert np.allclose(np.diff(found[:, :2]), 100) and len(found) == 600
+    assert np.allclose(found[:594, 3], 0.25) and np.allclose(found[594:, 3], 0)
+    assert _marked(ax) == {"largest hole, 603": (59_397, 60_000)}
+    ranges.alloc(603)  # now each hole has 3 units, 1 / 20,000 of the range
+    narrow: Any = ranges.plot()
+    (mark,) = narrow.collections
+    assert mark.get_label() == "largest hole, 3" and mark.get_linewidth().tolist() == [2]
+    assert segments(mark) == [[[2.5, 0], [2.5, 1]]]
 
 
 def test_the_rest_of_a_buddy_is_neither_taken_nor_free() -> None:
@@ -605,14 +673,31 @@ def test_the_rest_of_a_buddy_is_neither_taken_nor_free() -> None:
     ranges = sw.BuddyAllocator(100, unit=16)
     ranges.alloc(20)
     ax: Any = ranges.plot()
-    spans = {one.get_label(): _extents(one) for one in ax.collections}
-    assert spans == {"taken": [(64, 96)], "free": [(0, 64)], "largest hole": [(0, 64)]}
+    assert steps(ax, "taken") == [(0, 64, 0, 0), (64, 96, 0, 1)]
+    assert steps(ax, "free") == [(0, 64, 0, 1), (64, 96, 1, 1)]
+    assert _marked(ax) == {"largest hole, 64": (0, 64)}
     assert ax.get_xlim() == (0, 100)
 
 
-def _extents(collection: Any) -> list[tuple[float, float]]:
-    corners = [np.asarray(path.vertices)[:, 0] for path in collection.get_paths()]
-    return [(float(x.min()), float(x.max())) for x in corners]
+def steps(ax: Any, label: str) -> list[tuple[float, ...]]:
+    """Return start, end, baseline and height of each step of stairs."""
+    (found,) = (one for one in ax.patches if one.get_label() == label)
+    heights, edges, base = found.get_data()
+    low = np.broadcast_to(0 if base is None else base, heights.shape)
+    return [
+        tuple(round(float(value), 6) for value in each)
+        for each in zip(edges[:-1], edges[1:], low, heights, strict=True)
+    ]
+
+
+def _marked(ax: Any) -> dict[str, tuple[float, float]]:
+    """Return the extents of broken bars by label."""
+    corners = {
+        one.get_label(): np.asarray(path.vertices)[:, 0]
+        for one in ax.collections
+        for path in one.get_paths()
+    }
+    return {name: (float(x.min()), float(x.max())) for name, x in corners.items()}
 
 
 def test_the_blocks_of_a_scalable_allocator() -> None:

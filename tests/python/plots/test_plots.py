@@ -163,7 +163,7 @@ def test_cells_of_a_small_heap_are_many_pixels_wide() -> None:
 
 def test_measures_that_are_not_known_are_refused() -> None:
     frame = RECORDING.maps("go", samples=1)[0]
-    with pytest.raises(sw.InvalidError, match="no objects"):
+    with pytest.raises(sw.InvalidError, match="no times of allocation"):
         frame.plot(by="age")
     with pytest.raises(sw.InvalidError, match="use one of occupancy, age, touched"):
         frame.plot(by="size")

@@ -115,7 +115,7 @@ def test_what_cannot_be_shown() -> None:
         plots.map_widget([])
     with pytest.raises(sw.InvalidError, match="no map to draw"):
         plots.map_widget({"go": []})
-    with pytest.raises(sw.InvalidError, match="this map has no objects"):
+    with pytest.raises(sw.InvalidError, match="this map has no times of allocation"):
         plots.map_widget(RECORDING.maps("go", samples=2), by="age")
     with pytest.raises(sw.InvalidError, match="use one of occupancy, age, touched"):
         plots.map_widget(RECORDING.maps("go", samples=2), by="size")

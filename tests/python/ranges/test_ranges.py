@@ -63,6 +63,17 @@ def test_many_holes_are_listed() -> None:
         assert pairs(ranges) == [(start, 1) for start in range(0, 20_000, 2)]
 
 
+def test_fragmentation_by_hand() -> None:
+    """Holes of 10 and 30: a quarter of the free size is outside the largest."""
+    with sw.RangeAllocator(100) as ranges:
+        assert ranges.fragmentation == 0  # one hole
+        ranges.alloc(100)
+        assert ranges.fragmentation == 0  # none
+        ranges.free(20, 10)
+        ranges.free(50, 30)
+        assert ranges.fragmentation == 0.25
+
+
 def test_a_buddy() -> None:
     with sw.BuddyAllocator(1 << 20) as buddy:
         assert [buddy.alloc(size * 1024) for size in (1, 1, 3)] == [0, 1024, 4096]
