@@ -35,6 +35,7 @@ _KEPT_SHARE = 0.8
 """What malloc keeps is taken from the RSS if it has this share of the private memory."""
 _KEPT_MORE = 1.1
 """The verdict names what malloc keeps later if that is so many times the waste at the peak."""
+_NEARLY = 0.95
 _MODEL_SHARE = 0.5
 """If malloc has a smaller share, its peak is elsewhere than the process's: they do not compare."""
 _HOLDERS = 3
@@ -358,7 +359,7 @@ class AdviceFacts:
         if self.untouched_bytes:
             requested += f", {_format.size(self.untouched_bytes)} of it never written"
         wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
-        said = f"{said} for {requested}: {wasted} ({share}) was waste."
+        said = f"{said} for {requested}: {wasted} ({share}) was waste{self._cause()}."
         parts = (said, self._kept(), model, self._holders(), under, self._interpreter())
         return " ".join(filter(None, parts))
 
@@ -392,6 +393,14 @@ class AdviceFacts:
             for i in top
         ]
         return f"Requested at the peak by: {', '.join(each)}." if each else ""
+
+    def _cause(self) -> str:
+        """Say what part of glibc's waste is headers and rounding, after a comma."""
+        rounding = self.own_overhead_bytes
+        if rounding == 0:
+            return ""
+        part = "nearly all" if rounding >= _NEARLY * self.own_wasted else _format.size(rounding)
+        return f", {part} of it headers and rounding"
 
     def _share(self) -> str:
         """Malloc's share of the private memory, and whose most of the rest is, if that is known."""
