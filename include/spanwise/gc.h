@@ -176,10 +176,10 @@ SW_API sw_status sw_gc_shadow_cut(sw_gc_shadow *shadow, sw_gc_frame *frame);
 typedef struct sw_gc_cycle {
     uint64_t struct_bytes;
     uint64_t number;         /* 1, 2, ... */
-    uint64_t steps;          /* number of calls that worked on it */
+    uint64_t steps;          /* number of calls, and of end_stops, that worked on it */
     uint64_t mark_ns;        /* elapsed time of marking */
     uint64_t sweep_ns;       /* elapsed time of sweeping */
-    uint64_t longest_ns;     /* the longest call that worked on it */
+    uint64_t longest_ns;     /* of these, the longest marking and sweeping of one, without waits */
     uint64_t marked_objects; /* reachable, or allocated since the start */
     uint64_t marked_bytes;   /* their slots */
     uint64_t freed_objects;  /* unreachable */
@@ -192,9 +192,9 @@ typedef struct sw_gc_cycle {
     uint64_t cleared_refs;   /* weak references cleared */
     uint64_t order;          /* sw_gc_order of its marking */
     uint64_t concurrent;     /* 1: a background thread marked it (sw_gc_set_concurrent) */
-    uint64_t start_stop_ns;  /* of a concurrent cycle: elapsed time of the stop that began it */
-    uint64_t end_stop_ns;    /* the longest stop that ended its marking, or tried to */
-    uint64_t end_stops;      /* their number */
+    uint64_t start_stop_ns;  /* of a concurrent cycle: the stop that began it, with its wait */
+    uint64_t end_stop_ns;    /* the longest background stop to end marking, with its wait */
+    uint64_t end_stops;      /* their number; some may only have tried to */
     uint64_t stalls;         /* pacing allocations that waited for its end */
 } sw_gc_cycle;
 
@@ -247,7 +247,9 @@ SW_API sw_status sw_gc_step(sw_gc *gc, size_t work);
 /* As sw_gc_step, for about `ns` nanoseconds. The clock is read after every 256 units of work, the
  * minimum. The end of marking is not interrupted. Errors: those of sw_gc_step. */
 SW_API sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns);
-/* Finish the running cycle. Errors: SW_STATE: none is running; those of sw_gc_step. */
+/* Finish the running cycle. If the last cycle was concurrent, has ended, and neither this function
+ * nor sw_gc_wait has returned it, return it now: the background thread may be faster than a caller
+ * that has just begun a cycle. Errors: SW_STATE: none is running; those of sw_gc_step. */
 SW_API sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle);
 /* Wait until the running cycle has ended, in a blocking region; return at once if none is running.
  * Without a background thread, finish the cycle. Errors: those of sw_gc_finish; SW_STATE: cycle is
@@ -260,6 +262,10 @@ SW_API sw_status sw_gc_abandon(sw_gc *gc);
 SW_API sw_gc_phase sw_gc_current_phase(const sw_gc *gc);
 /* Read the statistics of the running cycle, else the last one. Errors: SW_STATE: there was none. */
 SW_API sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle);
+enum { SW_GC_ENDED_CYCLES = 4 };
+/* Read the final statistics of the cycle with this number, one of the last SW_GC_ENDED_CYCLES.
+ * Errors: SW_STATE: it has not ended, or is older. */
+SW_API sw_status sw_gc_ended_cycle(sw_gc *gc, uint64_t number, sw_gc_cycle *cycle);
 
 /* Options of the pacer, which decides when sw_gc_new starts a cycle. struct_bytes is as in
  * sw_gc_cycle. */
@@ -421,6 +427,21 @@ SW_API sw_status sw_gc_record_events(sw_gc *gc, size_t capacity);
  * NULL): events overwritten since the last call. Any thread may call both functions; they wait for
  * a call that works on a cycle. */
 SW_API size_t sw_gc_take_events(sw_gc *gc, sw_gc_event *events, size_t most, uint64_t *lost);
+
+/* A pause: the same interval as its event. */
+typedef struct sw_gc_pause {
+    uint64_t start_ns;   /* since the collector was created */
+    uint64_t ns;         /* elapsed time */
+    uint64_t cycle;      /* number of the cycle */
+    uint64_t phase;      /* sw_gc_phase in which it began */
+    uint64_t held_bytes; /* sw_heap_held_bytes when it ended */
+} sw_gc_pause;
+
+/* Record pauses in a ring of their own, independently of events; otherwise as
+ * sw_gc_record_events. */
+SW_API sw_status sw_gc_record_pauses(sw_gc *gc, size_t capacity);
+/* As sw_gc_take_events. */
+SW_API size_t sw_gc_take_pauses(sw_gc *gc, sw_gc_pause *pauses, size_t most, uint64_t *lost);
 
 /* --- debugging -------------------------------------------------------------------------------- */
 

@@ -21,13 +21,13 @@ static void note_piece(sw_gc *gc, sw_gc_phase phase, uint64_t begin_ns) {
     sw_gc_events_note(gc, marked ? SW_GC_EVENT_MARK : SW_GC_EVENT_SWEEP, begin_ns);
 }
 
-/* Records that a call has done its work of the cycle. sw_gc_collect, which may finish one cycle and
- * run another, calls it for each. */
-static void note_call(sw_gc *gc, uint64_t before_ns) {
+/* Records that a call, which began in the phase, has done its work of the cycle. sw_gc_collect,
+ * which may finish one cycle and run another, calls it for each. */
+static void note_call(sw_gc *gc, sw_gc_phase phase, uint64_t before_ns) {
     uint64_t ns = sw_gc_spent_ns(gc) - before_ns;
-    sw_gc_events_note(gc, SW_GC_EVENT_PAUSE, gc->stood_ns);
+    sw_gc_pause_note(gc, phase, gc->stood_ns);
     if (gc->phase == SW_GC_IDLE) sw_gc_events_note(gc, SW_GC_EVENT_CYCLE, gc->began_ns);
-    gc->stood_ns = sw_gc_events_now(gc);
+    gc->stood_ns = sw_gc_pause_now(gc);
     gc->cycle.steps++;
     if (ns > gc->cycle.longest_ns) gc->cycle.longest_ns = ns;
 }
@@ -43,7 +43,7 @@ static sw_status step_once(sw_gc *gc, sw_cache *cache, int64_t work, bool exact)
 
 static void start(sw_gc *gc, bool concurrent) {
     uint64_t begin = gc->clock();
-    gc->began_ns = gc->stood_ns;
+    gc->began_ns = sw_gc_events_on(gc) ? gc->stood_ns : 0;
     sw_gc_phase_begin(gc, concurrent);
     gc->start_ns = gc->clock() - begin;
     gc->cycle.mark_ns += gc->start_ns;
@@ -68,8 +68,8 @@ static sw_status check_bytes(const sw_gc_cycle *cycle, const char *op) {
     return sw_sized_refuse(cycle->struct_bytes, op, "set it to sizeof(sw_gc_cycle)");
 }
 
-static void fill(const sw_gc *gc, sw_gc_cycle *cycle) {
-    sw_gc_cycle filled = gc->cycle;
+static void fill(const sw_gc_cycle *from, sw_gc_cycle *cycle) {
+    sw_gc_cycle filled = *from;
     filled.struct_bytes = sw_min_u64(cycle->struct_bytes, sizeof filled);
     memcpy(cycle, &filled, filled.struct_bytes);
 }
@@ -86,7 +86,7 @@ static sw_status enter_how(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, 
     if (*cache == NULL) return SW_NOMEM; /* sw_thread_cache has set the last error */
     if (sw_gc_joins_all(gc) && !sw_gc_attach(gc)) return SW_NOMEM;
     status = sw_gc_stop_world(gc, op, by_signal);
-    gc->stood_ns = sw_gc_events_now(gc);
+    gc->stood_ns = sw_gc_pause_now(gc);
     if (status == SW_OK) return SW_OK;
     sw_gc_marker_park(gc);
     if (gc->phase == SW_GC_MARKING) sw_gc_phase_give_up(gc);
@@ -126,7 +126,7 @@ static sw_status enter_first(sw_gc *gc, const char *op, const sw_gc_cycle *cycle
 }
 
 static sw_status leave(sw_gc *gc, sw_status status, sw_gc_cycle *cycle) {
-    if (cycle != NULL) fill(gc, cycle);
+    if (cycle != NULL) fill(&gc->cycle, cycle);
     sw_gc_dangling found = sw_gc_dangling_take(gc);
     sw_gc_marker_ring(gc);
     sw_gc_resume_world(gc);
@@ -144,13 +144,14 @@ sw_status sw_gc_collect(sw_gc *gc, sw_gc_cycle *cycle) {
     sw_status status = enter_first(gc, "gc_collect", cycle, &cache, true);
     if (status != SW_OK) return status;
     uint64_t before = sw_gc_spent_ns(gc);
-    if (gc->phase != SW_GC_IDLE) {
+    sw_gc_phase phase = (sw_gc_phase)gc->phase;
+    if (phase != SW_GC_IDLE) {
         status = finish(gc, cache, false);
-        note_call(gc, before);
+        note_call(gc, phase, before);
     }
     start(gc, false);
     sw_status of_cycle = finish(gc, cache, true);
-    note_call(gc, 0);
+    note_call(gc, SW_GC_IDLE, 0);
     return leave(gc, status == SW_OK ? of_cycle : status, cycle);
 }
 
@@ -178,7 +179,7 @@ sw_status sw_gc_start(sw_gc *gc) {
     if (status != SW_OK) return status;
     if (gc->phase != SW_GC_IDLE) return refuse(gc, op, "a cycle is under way");
     start(gc, concurrent);
-    note_call(gc, 0);
+    note_call(gc, SW_GC_IDLE, 0);
     if (concurrent) gc->cycle.start_stop_ns = gc->clock() - gc->asked_ns;
     return leave(gc, SW_OK, NULL);
 }
@@ -187,12 +188,13 @@ sw_status sw_gc_step(sw_gc *gc, size_t work) {
     sw_cache *cache;
     sw_status status = enter(gc, "gc_step", NULL, &cache);
     if (status != SW_OK) return status;
-    if (gc->phase == SW_GC_IDLE) return leave(gc, SW_OK, NULL);
+    sw_gc_phase phase = (sw_gc_phase)gc->phase;
+    if (phase == SW_GC_IDLE) return leave(gc, SW_OK, NULL);
     uint64_t before = sw_gc_spent_ns(gc);
     if (work == 0) work = 1;
     int64_t units = work < SW_GC_ALL_WORK ? (int64_t)work : SW_GC_ALL_WORK;
     status = step_once(gc, cache, units, false);
-    note_call(gc, before);
+    note_call(gc, phase, before);
     return leave(gc, status, NULL);
 }
 
@@ -207,7 +209,7 @@ sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns) {
         status = sw_gc_phase_step(gc, cache, PIECE_WORK, false);
     } while (gc->phase == phase && gc->clock() - begin < ns);
     note_piece(gc, phase, begin);
-    note_call(gc, before);
+    note_call(gc, phase, before);
     return leave(gc, status, NULL);
 }
 
@@ -216,10 +218,14 @@ sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle) {
     sw_cache *cache;
     sw_status status = enter(gc, op, cycle, &cache);
     if (status != SW_OK) return status;
-    if (gc->phase == SW_GC_IDLE) return refuse(gc, op, "no cycle is under way");
-    uint64_t before = sw_gc_spent_ns(gc);
-    status = finish(gc, cache, false);
-    note_call(gc, before);
+    sw_gc_phase phase = (sw_gc_phase)gc->phase;
+    if (phase == SW_GC_IDLE && !gc->unreturned) return refuse(gc, op, "no cycle is under way");
+    if (phase != SW_GC_IDLE) {
+        uint64_t before = sw_gc_spent_ns(gc);
+        status = finish(gc, cache, false);
+        note_call(gc, phase, before);
+    }
+    gc->unreturned = false;
     return leave(gc, status, cycle);
 }
 
@@ -229,7 +235,12 @@ sw_status sw_gc_wait(sw_gc *gc, sw_gc_cycle *cycle) {
     if (status == SW_OK) status = check_bytes(cycle, op);
     if (status != SW_OK) return status;
     if (!sw_gc_marker_wait(gc)) return sw_gc_finish(gc, cycle);
-    return cycle == NULL ? SW_OK : sw_gc_last_cycle(gc, cycle);
+    if (cycle == NULL) return SW_OK;
+    status = sw_gc_last_cycle(gc, cycle);
+    sw_os_lock_acquire(&gc->lock);
+    if (gc->phase == SW_GC_IDLE) gc->unreturned = false;
+    sw_os_lock_release(&gc->lock);
+    return status;
 }
 
 sw_status sw_gc_abandon(sw_gc *gc) {
@@ -254,9 +265,26 @@ sw_status sw_gc_last_cycle(sw_gc *gc, sw_gc_cycle *cycle) {
     if (status != SW_OK) return status;
     sw_os_lock_acquire(&gc->lock);
     bool was = gc->cycle.number != 0;
-    if (was) fill(gc, cycle);
+    if (was) fill(&gc->cycle, cycle);
     sw_os_lock_release(&gc->lock);
-    return was ? SW_OK : sw_fail(SW_STATE, op, "there was no cycle");
+    return was ? SW_OK : sw_fail(SW_STATE, op, "there was no cycle yet");
+}
+
+sw_status sw_gc_ended_cycle(sw_gc *gc, uint64_t number, sw_gc_cycle *cycle) {
+    const char *op = "gc_ended_cycle";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status == SW_OK && cycle == NULL) return sw_fail_null(op, "cycle");
+    if (status == SW_OK) status = check_bytes(cycle, op);
+    if (status != SW_OK) return status;
+    sw_os_lock_acquire(&gc->lock);
+    const sw_gc_cycle *found = &gc->ended_cycles[number % SW_GC_ENDED_CYCLES];
+    if (number == gc->cycle.number && gc->phase == SW_GC_IDLE) found = &gc->cycle;
+    bool has = number != 0 && found->number == number;
+    if (has) fill(found, cycle);
+    sw_os_lock_release(&gc->lock);
+    return has ? SW_OK
+               : sw_fail(SW_STATE, op, "cycle %llu has not ended, or is older than the last %u",
+                         (unsigned long long)number, (unsigned)SW_GC_ENDED_CYCLES);
 }
 
 /* --- verification ----------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "os/os.h"
 
-/* --- events ----------------------------------------------------------------------------------- */
+/* --- rings ------------------------------------------------------------------------------------ */
 
 static const char *sw_gc_ring_check(const sw_gc_ring *ring) {
     return SW_RULE((ring->items == NULL) == (ring->capacity == 0))
@@ -19,57 +19,112 @@ static const char *sw_gc_ring_check(const sw_gc_ring *ring) {
         ?: SW_RULE(ring->ended - ring->taken <= ring->capacity);
 }
 
-void sw_gc_events_add(sw_gc *gc, sw_gc_event_kind kind, uint64_t begin_ns) {
-    sw_gc_ring *ring = &gc->ring;
+/* Returns the index of the next item. */
+static uint64_t ring_next(sw_gc_ring *ring) {
     if (ring->ended - ring->taken == ring->capacity) {
         ring->taken++;
         ring->lost++;
     }
-    ring->items[ring->ended++ % ring->capacity] = (sw_gc_event){.start_ns = begin_ns - gc->born_ns,
-                                                                .ns = gc->clock() - begin_ns,
-                                                                .cycle = gc->cycle.number,
-                                                                .thread = sw_os_thread_id(),
-                                                                .kind = kind};
+    uint64_t at = ring->ended++ % ring->capacity;
     sw_check2(sw_gc_ring_check(ring));
+    return at;
 }
 
-void sw_gc_events_end(sw_gc *gc) {
-    sw_gc_ring *ring = &gc->ring;
-    if (ring->items != NULL) (void)sw_os_release(ring->items, ring->capacity * sizeof *ring->items);
+static void ring_end(sw_gc_ring *ring, size_t item_bytes) {
+    if (ring->items != NULL) (void)sw_os_release(ring->items, ring->capacity * item_bytes);
     ring->items = NULL;
     ring->taken = ring->ended = ring->lost = 0;
     __atomic_store_n(&ring->capacity, 0, __ATOMIC_RELAXED);
 }
 
-sw_status sw_gc_record_events(sw_gc *gc, size_t capacity) {
-    const char *op = "gc_record_events";
-    sw_status status = SW_GC_STATUS(gc, op);
-    if (status != SW_OK) return status;
+static sw_status ring_start(sw_gc *gc, sw_gc_ring *ring, size_t capacity, size_t item_bytes,
+                            const char *op) {
     if (capacity > SW_GC_EVENTS_MAX)
         return sw_fail(SW_INVALID, op, "%zu events: at most %u are kept", capacity,
                        SW_GC_EVENTS_MAX);
-    sw_gc_event *items = capacity == 0 ? NULL : sw_os_map(capacity * sizeof *items);
+    void *items = capacity == 0 ? NULL : sw_os_map(capacity * item_bytes);
     if (capacity != 0 && items == NULL)
         return sw_fail(SW_NOMEM, op, "no memory for %zu events", capacity);
     sw_os_lock_acquire(&gc->lock);
-    sw_gc_events_end(gc);
-    gc->ring.items = items;
-    __atomic_store_n(&gc->ring.capacity, capacity, __ATOMIC_RELAXED);
+    ring_end(ring, item_bytes);
+    ring->items = items;
+    __atomic_store_n(&ring->capacity, capacity, __ATOMIC_RELAXED);
     sw_os_lock_release(&gc->lock);
     return SW_OK;
+}
+
+/* Removes items into out, in order; returns how many. */
+static size_t ring_take(sw_gc *gc, sw_gc_ring *ring, size_t item_bytes, void *out, size_t most,
+                        uint64_t *lost) {
+    sw_os_lock_acquire(&gc->lock);
+    size_t count = sw_min_u64(most, ring->ended - ring->taken);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t at = ring->taken++ % ring->capacity;
+        memcpy((char *)out + i * item_bytes, (char *)ring->items + at * item_bytes, item_bytes);
+    }
+    if (lost != NULL) *lost = ring->lost;
+    ring->lost = 0;
+    sw_os_lock_release(&gc->lock);
+    return count;
+}
+
+/* --- events and pauses ------------------------------------------------------------------------ */
+
+static void add_event(sw_gc *gc, sw_gc_event_kind kind, uint64_t begin_ns, uint64_t end_ns) {
+    sw_gc_event *events = gc->ring.items;
+    events[ring_next(&gc->ring)] = (sw_gc_event){.start_ns = begin_ns - gc->born_ns,
+                                                 .ns = end_ns - begin_ns,
+                                                 .cycle = gc->cycle.number,
+                                                 .thread = sw_os_thread_id(),
+                                                 .kind = kind};
+}
+
+void sw_gc_events_add(sw_gc *gc, sw_gc_event_kind kind, uint64_t begin_ns) {
+    add_event(gc, kind, begin_ns, gc->clock());
+}
+
+void sw_gc_pause_note(sw_gc *gc, sw_gc_phase phase, uint64_t begin_ns) {
+    if (begin_ns == 0) return;
+    uint64_t end = gc->clock();
+    sw_gc_pause *pauses = gc->pauses.items;
+    if (sw_gc_events_on(gc)) add_event(gc, SW_GC_EVENT_PAUSE, begin_ns, end);
+    if (pauses == NULL) return;
+    pauses[ring_next(&gc->pauses)] =
+        (sw_gc_pause){.start_ns = begin_ns - gc->born_ns,
+                      .ns = end - begin_ns,
+                      .cycle = gc->cycle.number,
+                      .phase = phase,
+                      .held_bytes = sw_pages_held_bytes(&gc->heap->pages)};
+}
+
+void sw_gc_events_end(sw_gc *gc) {
+    ring_end(&gc->ring, sizeof(sw_gc_event));
+    ring_end(&gc->pauses, sizeof(sw_gc_pause));
+}
+
+sw_status sw_gc_record_events(sw_gc *gc, size_t capacity) {
+    const char *op = "gc_record_events";
+    sw_status status = SW_GC_STATUS(gc, op);
+    return status != SW_OK ? status : ring_start(gc, &gc->ring, capacity, sizeof(sw_gc_event), op);
+}
+
+sw_status sw_gc_record_pauses(sw_gc *gc, size_t capacity) {
+    const char *op = "gc_record_pauses";
+    sw_status status = SW_GC_STATUS(gc, op);
+    return status != SW_OK ? status
+                           : ring_start(gc, &gc->pauses, capacity, sizeof(sw_gc_pause), op);
 }
 
 size_t sw_gc_take_events(sw_gc *gc, sw_gc_event *events, size_t most, uint64_t *lost) {
     if (lost != NULL) *lost = 0;
     if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_take_events")) return 0;
-    sw_os_lock_acquire(&gc->lock);
-    sw_gc_ring *ring = &gc->ring;
-    size_t count = sw_min_u64(most, ring->ended - ring->taken);
-    for (size_t i = 0; i < count; i++) events[i] = ring->items[ring->taken++ % ring->capacity];
-    if (lost != NULL) *lost = ring->lost;
-    ring->lost = 0;
-    sw_os_lock_release(&gc->lock);
-    return count;
+    return ring_take(gc, &gc->ring, sizeof *events, events, most, lost);
+}
+
+size_t sw_gc_take_pauses(sw_gc *gc, sw_gc_pause *pauses, size_t most, uint64_t *lost) {
+    if (lost != NULL) *lost = 0;
+    if (!sw_handle_check(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_take_pauses")) return 0;
+    return ring_take(gc, &gc->pauses, sizeof *pauses, pauses, most, lost);
 }
 
 /* --- the trace line --------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events: activities of the collector with their times, in a ring while the program records them.
+/* Events: activities of the collector with their times, in a ring while the program records them;
+ * pauses in another one.
  * Callers: cycle, phases, marker_thread, stop, hooks, finalizer,
  * collector. */
 #ifndef SW_GC_EVENTS_H
@@ -23,6 +24,13 @@ void sw_gc_events_add(sw_gc *gc, sw_gc_event_kind kind, uint64_t begin_ns);
 static inline void sw_gc_events_note(sw_gc *gc, sw_gc_event_kind kind, uint64_t begin_ns) {
     if (sw_gc_events_on(gc) && begin_ns != 0) sw_gc_events_add(gc, kind, begin_ns);
 }
+/* As sw_gc_events_now, for a pause; 0: neither events nor pauses are recorded. */
+static inline uint64_t sw_gc_pause_now(const sw_gc *gc) {
+    return sw_gc_events_on(gc) || gc->pauses.capacity != 0 ? gc->clock() : 0;
+}
+/* Under the lock, in a stopped world: records a pause that began in the phase, and its event. */
+void sw_gc_pause_note(sw_gc *gc, sw_gc_phase phase, uint64_t begin_ns);
+/* Drops what was recorded. */
 void sw_gc_events_end(sw_gc *gc);
 
 /* --- the trace line --------------------------------------------------------------------------- */

@@ -162,12 +162,12 @@ typedef struct sw_gc_dangling {
     uintptr_t targets[SW_GC_DANGLING_MOST];
 } sw_gc_dangling;
 
-/* The ring of completed events (events.c). Event number n, from 0, is at n % capacity.
+/* A ring of completed events, or of pauses (events.c). Number n, from 0, is at n % capacity.
  *   (items == NULL) == (capacity == 0);  taken <= ended <= taken + capacity */
 typedef struct sw_gc_ring {
-    sw_gc_event *items;
-    uint64_t capacity; /* atomic; 0: events are not recorded */
-    uint64_t ended;    /* events so far */
+    void *items;
+    uint64_t capacity; /* atomic; 0: they are not recorded */
+    uint64_t ended;    /* items so far */
     uint64_t taken;    /* of these, removed or lost */
     uint64_t lost;     /* since the last removal */
 } sw_gc_ring;
@@ -275,8 +275,9 @@ struct sw_gc {
     uint64_t born_ns;          /* time of the collector's creation */
     uint64_t start_ns;         /* duration of the start of the cycle */
     uint64_t spent_ns;         /* total duration of all ended cycles */
-    sw_gc_ring ring;
-    /* When the current call began to work on this cycle; 0: events were not recorded. */
+    sw_gc_ring ring;           /* of sw_gc_event */
+    sw_gc_ring pauses;         /* of sw_gc_pause */
+    /* When the current call began to work on this cycle; 0: neither was recorded. */
     uint64_t stood_ns;
     uint64_t began_ns; /* when the cycle began; 0: events were not recorded */
     /* Concurrent marking (marker_thread.c). `slice`, `bell` and `ended` are words to wait at.
@@ -295,6 +296,9 @@ struct sw_gc {
     struct sw_gc_buffer *buffers; /* linked by next */
     sw_gc_stack inbox;            /* words to mark */
     uint64_t asked_ns;            /* when the current stop was requested, if concurrent */
+    bool unreturned; /* `cycle` was concurrent, has ended, and no call has returned it */
+    /* The cycles before `cycle`; number n is at n % their count. */
+    sw_gc_cycle ended_cycles[SW_GC_ENDED_CYCLES];
 };
 
 /* Returns the stamp of span metadata that is prepared or swept in this epoch of the collector. */

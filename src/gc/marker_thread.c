@@ -44,12 +44,14 @@ static bool mark_slice(sw_gc *gc) {
 /* In a stopped world: scans what barriers have kept, and ends marking if the work suffices. */
 static void try_end(sw_gc *gc) {
     bool whole = gc->overflowed || gc->cycle.end_stops >= TRIES;
-    uint64_t begin = sw_gc_events_now(gc);
+    uint64_t stood = sw_gc_pause_now(gc), begin = sw_gc_events_on(gc) ? stood : 0;
+    uint64_t spent = sw_gc_spent_ns(gc);
     gc->cycle.end_stops++;
     gc->cycle.steps++;
     (void)sw_gc_phase_step(gc, NULL, whole ? SW_GC_ALL_WORK : gc->end_work, false);
     sw_gc_events_note(gc, SW_GC_EVENT_MARK, begin);
-    sw_gc_events_note(gc, SW_GC_EVENT_PAUSE, begin);
+    sw_gc_pause_note(gc, SW_GC_MARKING, stood);
+    gc->cycle.longest_ns = sw_max_u64(gc->cycle.longest_ns, sw_gc_spent_ns(gc) - spent);
     uint64_t ns = gc->clock() - gc->asked_ns;
     gc->cycle.end_stop_ns = sw_max_u64(gc->cycle.end_stop_ns, ns);
 }

@@ -291,6 +291,8 @@ static void advance_epoch(sw_gc *gc) {
 }
 
 void sw_gc_phase_begin(sw_gc *gc, bool concurrent) {
+    gc->ended_cycles[gc->cycle.number % SW_GC_ENDED_CYCLES] = gc->cycle;
+    gc->unreturned = false;
     gc->cycle =
         (sw_gc_cycle){.number = gc->cycle.number + 1, .order = gc->order, .concurrent = concurrent};
     sw_gc_inbox_clear(gc);
@@ -374,6 +376,7 @@ static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
 
 static void end_cycle(sw_gc *gc) {
     gc->spent_ns += sw_gc_spent_ns(gc);
+    gc->unreturned = gc->cycle.concurrent != 0;
     if (gc->traced) sw_gc_trace_print(gc); /* with the goal that this cycle had */
     sw_gc_pace_reset(gc);
     if (!sw_gc_is_concurrent(gc)) return;

@@ -13,6 +13,7 @@
 #include "spawn.h"
 
 #define LONG_NS 20000000000u
+enum { ROOM = 256 };
 
 /* --- one cycle, step by step ------------------------------------------------------------------ */
 
@@ -479,6 +480,38 @@ static void test_signals(void) {
     gc_end(f.gc);
 }
 
+/* The background thread ends the cycle before the call that finishes it, which returns it once. */
+static void test_finish_of_an_ended_cycle(void) {
+    enum { NODES = 100 };
+    fixture f;
+    sw_gc_pause pauses[ROOM];
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle}, ended = cycle;
+    start(&f);
+    CHECK_EQ(sw_gc_record_pauses(f.gc, ROOM), SW_OK);
+    for (uint64_t i = 0; i < NODES; i++) push(&f, i);
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_STATE); /* none has begun */
+    for (int returned = 0; returned < 2; returned++) {
+        CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+        CHECK_EQ(sw_gc_wait(f.gc, NULL), SW_OK); /* which returns none */
+        if (returned) ended = wait_for_cycle(f.gc);
+        CHECK_EQ(sw_gc_finish(f.gc, &cycle), returned ? SW_STATE : SW_OK);
+        CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_STATE);
+    }
+    CHECK(cycle.number == 1 && cycle.marked_objects == NODES && cycle.concurrent == 1);
+    CHECK_EQ(cycle.steps, 1 + cycle.end_stops);
+    CHECK(cycle.longest_ns <= sw_max_u64(cycle.start_stop_ns, cycle.end_stop_ns));
+    size_t count = sw_gc_take_pauses(f.gc, pauses, ROOM, NULL);
+    CHECK_EQ(count, 2 + cycle.end_stops + ended.end_stops);
+    for (size_t i = 0; i < count; i++) {
+        bool is_first = i == 0 || i == 1 + cycle.end_stops;
+        CHECK_EQ(pauses[i].phase, is_first ? SW_GC_IDLE : SW_GC_MARKING);
+        CHECK_EQ(pauses[i].cycle, i <= cycle.end_stops ? 1 : 2);
+    }
+    CHECK_EQ(sw_gc_collect(f.gc, NULL), SW_OK);
+    CHECK_EQ(sw_gc_finish(f.gc, &cycle), SW_STATE); /* it was not concurrent */
+    gc_end(f.gc);
+}
+
 static void *use_heap(void *gc) {
     sw_heap_free(sw_gc_heap(gc), sw_heap_alloc(sw_gc_heap(gc), 16, 0));
     return NULL;
@@ -576,6 +609,7 @@ static void test_growing(void) {
 int main(void) {
     test_options();
     test_snapshot();
+    test_finish_of_an_ended_cycle();
     test_full_buffers();
     test_weak();
     test_filtered_buffer();

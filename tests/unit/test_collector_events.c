@@ -116,6 +116,107 @@ static void switched_on_and_off(void) {
     CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
 }
 
+/* The pauses: the cycle and the phase of each, as digit and letter of "IMS". */
+static void expect_pauses(fixture *f, const char *wanted) {
+    static sw_gc_pause pauses[ROOM];
+    char found[2 * ROOM + 1] = "";
+    uint64_t lost, event = 0;
+    size_t count = sw_gc_take_pauses(f->gc, pauses, ROOM, &lost);
+    take(f);
+    for (size_t i = 0; i < count; i++) {
+        found[2 * i] = (char)('0' + pauses[i].cycle);
+        found[2 * i + 1] = "IMS"[pauses[i].phase];
+        CHECK_EQ(pauses[i].held_bytes, sw_heap_held_bytes(sw_gc_heap(f->gc)));
+        while (event < f->count && f->events[event].kind != SW_GC_EVENT_PAUSE) event++;
+        if (f->count == 0) continue; /* no events are recorded */
+        CHECK(event < f->count);
+        CHECK_EQ(f->events[event].start_ns, pauses[i].start_ns);
+        CHECK_EQ(f->events[event].ns, pauses[i].ns);
+        CHECK_EQ(f->events[event++].cycle, pauses[i].cycle);
+    }
+    CHECK_STR(found, wanted);
+    CHECK_EQ(lost, 0);
+}
+
+/* Pauses are recorded with events and without them, each in one ring. */
+static void pauses(void) {
+    for (int with_events = 0; with_events < 2; with_events++) {
+        fixture *f = start(with_events ? ROOM : 0, NODES);
+        CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+        expect_pauses(f, "");
+        CHECK_EQ(sw_gc_record_pauses(f->gc, ROOM), SW_OK);
+        CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+        expect_pauses(f, "2I");
+        CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+        CHECK_EQ(sw_gc_step(f->gc, NODES / 2), SW_OK);
+        CHECK_EQ(sw_gc_step(f->gc, SIZE_MAX), SW_OK);
+        CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
+        expect_pauses(f, "3I3M3M3S");
+        CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+        CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+        expect_pauses(f, "4I4M5I");
+        CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+        CHECK_EQ(sw_gc_record_events(f->gc, with_events ? ROOM : 0), SW_OK);
+        CHECK_EQ(sw_gc_step_ns(f->gc, UINT64_MAX), SW_OK);
+        CHECK_EQ(sw_gc_abandon(f->gc), SW_STATE); /* it sweeps; a refusal is no pause */
+        CHECK_EQ(sw_gc_step(f->gc, SIZE_MAX), SW_OK);
+        CHECK_EQ(sw_gc_step(f->gc, SIZE_MAX), SW_OK); /* none is running */
+        sw_gc_pause first;
+        CHECK_EQ(sw_gc_take_pauses(f->gc, &first, 1, NULL), 1);
+        CHECK(first.cycle == 6 && first.phase == SW_GC_IDLE);
+        expect_pauses(f, "6M6S");
+        CHECK_EQ(sw_gc_record_pauses(f->gc, (size_t)SW_GC_EVENTS_MAX + 1), SW_INVALID);
+        CHECK_EQ(sw_gc_record_pauses(f->gc, 1), SW_OK);
+        for (int i = 0; i < 3; i++) CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+        uint64_t lost = 0;
+        CHECK_EQ(sw_gc_take_pauses(f->gc, &first, 1, &lost), 1);
+        CHECK(first.cycle == 9 && lost == 2);
+        CHECK_EQ(sw_gc_record_pauses(f->gc, 0), SW_OK);
+        take(f);
+        CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+        expect(f, with_events ? "MMSPC" : "");
+        expect_pauses(f, "");
+        CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+    }
+    CHECK_EQ(sw_gc_record_pauses(NULL, 1), SW_INVALID);
+}
+
+/* A cycle that begins before events are recorded is none of them, though its pauses are known. */
+static void events_after_pauses(void) {
+    fixture *f = start(0, NODES);
+    CHECK_EQ(sw_gc_record_pauses(f->gc, ROOM), SW_OK);
+    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+    CHECK_EQ(sw_gc_record_events(f->gc, ROOM), SW_OK);
+    CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
+    expect(f, "MSP");
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
+/* The last cycles by their numbers. */
+static void ended_cycles(void) {
+    fixture *f = start(0, NODES);
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    CHECK_EQ(sw_gc_ended_cycle(f->gc, 0, &cycle), SW_STATE);
+    CHECK_EQ(sw_gc_ended_cycle(f->gc, 1, &cycle), SW_STATE);
+    for (int i = 0; i < 5; i++) CHECK_EQ(sw_gc_collect(f->gc, NULL), SW_OK);
+    for (uint64_t number = 2; number <= 5; number++) {
+        CHECK_EQ(sw_gc_ended_cycle(f->gc, number, &cycle), SW_OK);
+        CHECK(cycle.number == number && cycle.marked_objects == NODES && cycle.steps == 1);
+    }
+    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
+    CHECK_EQ(sw_gc_ended_cycle(f->gc, 6, &cycle), SW_STATE);
+    CHECK_EQ(sw_gc_ended_cycle(f->gc, 1, &cycle), SW_STATE);
+    CHECK_EQ(sw_gc_ended_cycle(f->gc, 2, &cycle), SW_OK);
+    CHECK_EQ(sw_gc_finish(f->gc, NULL), SW_OK);
+    CHECK_EQ(sw_gc_ended_cycle(f->gc, 6, &cycle), SW_OK);
+    CHECK(cycle.number == 6 && cycle.steps == 2);
+    CHECK_EQ(sw_gc_ended_cycle(f->gc, 6, NULL), SW_INVALID);
+    CHECK_EQ(sw_gc_ended_cycle(NULL, 6, &cycle), SW_INVALID);
+    cycle.struct_bytes = 7;
+    CHECK_EQ(sw_gc_ended_cycle(f->gc, 6, &cycle), SW_INVALID);
+    CHECK_EQ(sw_gc_destroy(f->gc), SW_OK);
+}
+
 /* A pace in steps: what sw_gc_new does for a cycle is an assist, with the pause in it. 4 MiB, of 64
  * bytes: 65,536 objects, the cycle begins with the 32,768th. */
 static void assists(void) {
@@ -565,6 +666,9 @@ static void test_fork(void) {
 int main(void) {
     oldest_give_way();
     switched_on_and_off();
+    pauses();
+    events_after_pauses();
+    ended_cycles();
     assists();
     sweep_of_an_allocation();
     finalizers();

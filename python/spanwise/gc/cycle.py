@@ -43,8 +43,10 @@ PAUSE_DTYPE = np.dtype(
         ("held_bytes", np.uint64),
     ]
 )
-"""A call that worked on a cycle: the cycle's number, the phase in which the call began, its start
-(since the heap was created), its duration, and the bytes that the heap held when it returned."""
+"""A stop of the program for a cycle: the cycle's number, the phase in which the stop began, its
+start (since the heap was created), its duration, and the bytes that the heap held at its end."""
+
+_BLOCK = 64
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,12 @@ class Cycle(Result):
 
     Attributes:
         number: 1, 2, ...
-        steps: calls that worked on the cycle.
-        mark_ns: time that these calls spent marking.
-        sweep_ns: time that they spent sweeping.
-        longest_ns: duration of the longest call.
+        steps: calls that worked on the cycle, and `end_stops`.
+        mark_ns: time spent marking, in these and by a background thread.
+        sweep_ns: time spent sweeping, likewise.
+        longest_ns: the longest marking and sweeping of one of `steps`. It excludes waits, so it may
+            be less than `start_stop_ns` and `end_stop_ns`, which begin with the request to stop and
+            include the wait for threads that still run.
         marked_objects: objects reachable from a root, or allocated since the cycle began.
         marked_bytes: bytes of their slots.
         freed_objects: unreachable objects.
@@ -69,9 +73,9 @@ class Cycle(Result):
         cleared_refs: weak references cleared because their objects were unreachable.
         order: "object" or "span": the unit of marking.
         concurrent: a background thread marked it (`CollectedHeap(concurrent=True)`).
-        start_stop_ns: of a concurrent cycle, the stop in which it began.
-        end_stop_ns: the longest stop that ended its marking, or tried to.
-        end_stops: number of these stops.
+        start_stop_ns: of a concurrent cycle, the stop in which it began, with the wait.
+        end_stop_ns: the longest stop of the background thread to end marking, with the wait.
+        end_stops: number of these stops; some may only have tried to.
         stalls: allocations that waited for its end.
     """
 
@@ -99,7 +103,11 @@ class Cycle(Result):
 
     @property
     def stopped_ns(self) -> int:
-        """Time in which the program was stopped: all of a cycle's time, unless it is concurrent."""
+        """Time in which the program was stopped: all of a cycle's time, unless it is concurrent.
+
+        Of a concurrent cycle, `start_stop_ns` and `end_stop_ns`. The stops of other calls that
+        worked on it, such as `finish()`, are in `CollectedHeap.pauses` only.
+        """
         if self.concurrent:
             return self.start_stop_ns + self.end_stop_ns
         return self.mark_ns + self.sweep_ns
@@ -121,11 +129,19 @@ class Cycle(Result):
         )
 
 
-def read_cycle(c_gc: Any) -> Cycle | None:
-    """Return the running cycle, or else the last one; None if there was none."""
+def read_cycle(c_gc: Any, number: int | None = None) -> Cycle | None:
+    """Return the running cycle, or else the last one; None if there was none.
+
+    Args:
+        c_gc: the collector.
+        number: return the cycle with this number instead, if it has ended and C still has it.
+    """
     record = _lib.options_of("sw_gc_cycle")
     try:
-        check(lib.sw_gc_last_cycle(c_gc, record))
+        if number is None:
+            check(lib.sw_gc_last_cycle(c_gc, record))
+        else:
+            check(lib.sw_gc_ended_cycle(c_gc, number, record))
     except StateError:
         return None
     fields = _lib.struct_dict(record)
@@ -140,13 +156,16 @@ class Cycles(HandleOwner):
     """Base of `CollectedHeap` that runs cycles, keeps a history of them, and shows the heap."""
 
     __slots__ = (
+        "_always",
+        "_block",
         "_born_ns",
         "_cycles",
+        "_ended",
         "_events",
+        "_latest",
         "_lost_events",
         "_pauses",
         "_recorded_ns",
-        "_running",
     )
     _handle: GcHandle
 
@@ -156,7 +175,10 @@ class Cycles(HandleOwner):
         self._events: list[NDArray[np.void]] = []
         self._lost_events = 0
         self._recorded_ns: int | None = None  # since when no event is missing; None: not recorded
-        self._running: Cycle | None = None  # as last seen, while a background thread works on it
+        self._latest = 0  # number of the latest cycle in _pauses
+        self._ended = 0  # number of the latest cycle that has ended in _cycles
+        self._block = ffi.new("sw_gc_pause[]", _BLOCK)
+        self._always = False  # `new()` collects (`set_debug()`)
         self._born_ns = time.perf_counter_ns()
 
     def _now_ns(self) -> int:
@@ -164,21 +186,24 @@ class Cycles(HandleOwner):
 
     @property
     def cycles(self) -> Rows:
-        """The finished cycles, one row per cycle with the fields of `Cycle`."""
+        """The finished cycles, one row per cycle with the fields of `Cycle`.
+
+        Also those that a background thread has ended since the last call.
+        """
+        self._handle.read(self._add_ended)  # close() does it, too
         dicts = [cycle.to_dict() for cycle in list(self._cycles)]
         return rows_of(dicts, tuple(Cycle.__dataclass_fields__))
 
     @property
     def pauses(self) -> Rows:
-        """The calls that worked on cycles: `cycle`, `phase` before, `at_ns`, `ns`, `held_bytes`.
+        """Every stop for a cycle: `cycle`, `phase` before, `at_ns`, `ns`, `held_bytes`.
 
-        Allocations that only swept a span are not among them.
-
-        Of a concurrent cycle: its first stop, when it begins, and the longest of those that ended
-        marking, when a call finds that the cycle has ended. Each is counted from the request, with
-        the wait for threads that still run; `events()` has that wait (`wait`) and the time in
-        which nothing ran (`pause`) apart.
+        A stop is a call that worked on a cycle, or one of the background thread to end marking; not
+        an allocation that only swept a span, and not the marking and sweeping of the background
+        thread. The rows are those of `events().of("pause")`, but need no `record_events()`. They
+        begin when all threads have stopped; `events()` has the wait for that (`wait`).
         """
+        self._handle.read(self._add_ended)
         return as_rows(np.array(list(self._pauses), PAUSE_DTYPE))
 
     def pause_histogram(self) -> Rows:
@@ -188,8 +213,7 @@ class Cycles(HandleOwner):
     def utilisation(self, windows_ns: Iterable[float] | None = None) -> Rows:
         """Return the minimum mutator utilisation by length of the window, up to now.
 
-        It takes the rows of `pauses` for pauses; `events().utilisation()` is exact for concurrent
-        cycles.
+        It takes the rows of `pauses`.
 
         Args:
             windows_ns: lengths of windows; None: 61 up to the heap's lifetime, as in
@@ -211,17 +235,17 @@ class Cycles(HandleOwner):
     # To compare heaps, these draw on one Axes, each with a label.
 
     def plot_pauses(self, ax: Axes | None = None, *, label: str = "") -> Axes:
-        """Draw the cumulative distribution of the durations of calls that worked on cycles.
+        """Draw the cumulative distribution of the durations in `pauses`.
 
         Args:
             ax: where to draw; None makes a new figure.
-            label: names the heap in the legend, and draws all calls as one line; "": one line per
+            label: names the heap in the legend, and draws all pauses as one line; "": one line per
                 phase in which they began.
         """
         return draw("pauses", self.pauses, ax, label=label)
 
     def plot_pause_histogram(self, ax: Axes | None = None, *, label: str = "") -> Axes:
-        """Draw a histogram of the durations of calls that worked on cycles.
+        """Draw a histogram of the durations in `pauses`.
 
         Args:
             ax: where to draw; None makes a new figure.
@@ -256,44 +280,39 @@ class Cycles(HandleOwner):
             return PHASES[lib.sw_gc_current_phase(c_gc)]
 
     def _work(self, call: Any, *arguments: Any) -> Cycle:
-        """Make a C call that works on a cycle, add it to the history, and return the cycle."""
+        """Make a C call that works on a cycle, read the history, and return the cycle."""
         with self._handle as c_gc:
-            before, phase = self._before(c_gc)
             status = call(c_gc, *arguments)
             error = None if status == 0 else _lib.failure(status)
-            cycle = self._note(c_gc, before, phase)
+            self._add_ended(c_gc)
             if error is not None:
                 raise error
-            if cycle is None:
-                raise StateError("there was no cycle yet; call start() or collect()")
+            cycle = read_cycle(c_gc)
+            assert cycle is not None  # else the call has failed
             return cycle
 
     def _step(self, call: Any, work: int) -> Cycle | None:
         with self._handle:
             return None if self.phase == "idle" else self._work(call, work)
 
-    def _note(self, c_gc: Any, before: Cycle | None, phase: str) -> Cycle | None:
-        """Return the last cycle; record the call if it worked on one, and the cycle if it ended."""
-        idle = self.phase == "idle"  # read first: then the figures of a cycle that ended are final
-        cycle = read_cycle(c_gc)
-        if cycle is not None and (cycle != before or (idle and self._running is not None)):
-            spent = cycle.stopped_ns
-            if before is not None and before.number == cycle.number:
-                spent -= before.stopped_ns
-            begun = max(self._now_ns() - spent, 0)
-            held = int(lib.sw_heap_held_bytes(self._handle.heap))
-            if spent > 0:  # else only the background thread, or the sweep of an allocation, worked
-                self._pauses.append((cycle.number, phase, begun, spent, held))
-            if idle:
+    def _add_ended(self, c_gc: Any) -> None:
+        """Add the pauses and cycles that have ended since the last call."""
+        count = _BLOCK
+        while count == _BLOCK:
+            count = int(lib.sw_gc_take_pauses(c_gc, self._block, _BLOCK, ffi.NULL))
+            for pause in self._block[0:count]:
+                row = (PHASES[pause.phase], pause.start_ns, pause.ns, pause.held_bytes)
+                self._pauses.append((pause.cycle, *row))
+                self._latest = pause.cycle
+        if self._ended == self._latest:
+            return
+        runs = lib.sw_gc_current_phase(c_gc) != lib.SW_GC_IDLE
+        last = self._latest - runs
+        for number in range(max(self._ended, last - lib.SW_GC_ENDED_CYCLES) + 1, last + 1):
+            cycle = read_cycle(c_gc, number)
+            if cycle is not None:
                 self._cycles.append(cycle)
-            self._running = cycle if cycle.concurrent and not idle else None
-        return cycle
-
-    def _before(self, c_gc: Any) -> tuple[Cycle | None, str]:
-        """Return the last cycle and the phase; first note a cycle that ended meanwhile."""
-        if self._running is not None and self.phase == "idle":
-            self._note(c_gc, self._running, "marking")
-        return read_cycle(c_gc), self.phase
+                self._ended = number
 
     def _set_order(self, order: str | None) -> None:
         if order is None:
@@ -362,10 +381,13 @@ class Cycles(HandleOwner):
         return self._step(lib.sw_gc_step_ns, _lib.as_index(ns, "ns"))
 
     def finish(self) -> Cycle:
-        """Finish the running cycle.
+        """Finish the running cycle, with the program stopped; `wait()` lets it run meanwhile.
+
+        If the background thread of a concurrent heap has ended the cycle first, return it: a cycle
+        that has ended, and that neither `finish()` nor `wait()` has returned.
 
         Raises:
-            StateError: no cycle is running, or checkmark found an object that was not marked.
+            StateError: there is no such cycle, or checkmark found an object that was not marked.
         """
         return self._work(lib.sw_gc_finish, ffi.NULL)
 
@@ -386,7 +408,7 @@ class Cycles(HandleOwner):
         >>> heap.wait().freed_objects
         0
         """
-        return self._work(lib.sw_gc_wait, ffi.NULL)
+        return self._work(lib.sw_gc_wait, _lib.options_of("sw_gc_cycle"))
 
     def abandon(self) -> Cycle:
         """Abandon a cycle that is marking: its sweep reclaims only explicitly freed objects.
@@ -423,6 +445,7 @@ class Cycles(HandleOwner):
         ]
         with self._handle as c_gc:
             check(lib.sw_gc_set_debug(c_gc, sum(bit for wanted, bit in chosen if wanted)))
+            self._always = bool(always)
 
     def record_events(self, capacity: SupportsIndex = 1 << 16) -> None:
         """Start recording events, which `events()` returns; drop those recorded before.

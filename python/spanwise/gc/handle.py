@@ -15,6 +15,7 @@ import functools
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from spanwise.gc.layouts import ObjectType
 
 ROOTS_A_CHUNK = 1024
+PAUSES = 1024  # that C keeps between two calls
 
 Root = tuple[NDArray[np.uint64], int]
 
@@ -106,6 +108,7 @@ class GcHandle:
         self.table = table
         self.tiny = bool(options.tiny)
         self._life = Life(_destroy, self._c, self._chunks, table, self.note)
+        check(lib.sw_gc_record_pauses(self._c, PAUSES))
         if conservative:
             check(lib.sw_gc_set_roots(self._c, lib.SW_GC_CONSERVATIVE))
         if concurrent:
@@ -124,6 +127,12 @@ class GcHandle:
         with self._lock:
             self._open[0] = False
             self._lock.at_exit(self._life.end)
+
+    def read(self, function: Callable[[Any], None]) -> None:
+        """Call a function with the collector, unless it is closed; the thread does not join."""
+        with self._lock:
+            if not self.closed:
+                function(self._c)
 
     def __enter__(self) -> Any:
         self._lock.__enter__()

@@ -80,14 +80,18 @@ class CollectedHeap(Cycles):
     # --- life ---
 
     def close(self) -> None:
-        """Destroy the heap and all its objects; a second call does nothing."""
+        """Destroy the heap and all its objects; a second call does nothing.
+
+        `cycles` and `pauses` remain.
+        """
+        self._handle.read(self._add_ended)
         self._handle.close()
 
     def __repr__(self) -> str:
         if self.closed:
             return f"<CollectedHeap {self.id}, closed>"
         held = self.ledger().held_bytes
-        cycles = _format.plural(len(self._cycles), "cycle")
+        cycles = _format.plural(len(self.cycles), "cycle")
         return f"<CollectedHeap {self.id}, {_format.size(held)} held, {cycles}, {self.phase}>"
 
     # --- objects ---
@@ -340,12 +344,11 @@ class CollectedHeap(Cycles):
     def _new(self, c_gc: Any, type_id: int, count: int) -> Any:
         """Return the address of a new object; with a pace, the call may first work on a cycle."""
         self._handle.block_new()
-        if not self._paced:
+        if not (self._paced or self._always):
             return lib.sw_gc_new(c_gc, type_id, count)
-        before, phase = self._before(c_gc)
         p = lib.sw_gc_new(c_gc, type_id, count)
         error = _lib.failure(lib.sw_last_error().status) if p == ffi.NULL else None
-        self._note(c_gc, before, phase)
+        self._add_ended(c_gc)
         if error is not None:
             raise error
         return p

@@ -143,15 +143,15 @@ def latencies(runs: Sequence[_Run], ax: Axes | None = None) -> Axes:
 
 @picture
 def pauses(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -> Axes:
-    """Draw the cumulative distribution of call times, on a logarithmic axis.
+    """Draw the cumulative distribution of the lengths of pauses, on a logarithmic axis.
 
     Args:
         rows: with columns `phase` and `ns`, as `CollectedHeap.pauses`.
         ax: where to draw; None makes a new figure.
-        label: of one line for all calls; "": a line per phase in which the calls began.
+        label: of one line for all pauses; "": a line per phase in which they began.
     """
     ax = ax or new_axes()
-    scale = _time_axis(ax, rows["ns"], "time of a call")
+    scale = _time_axis(ax, rows["ns"], "length of a pause")
     phases = sorted(set(rows["phase"].tolist()))
     lines = {phase: rows["ns"][rows["phase"] == phase] for phase in phases}
     for name, ns in ({label: rows["ns"]} if label else lines).items():
@@ -161,8 +161,8 @@ def pauses(rows: AnyRows, ax: Axes | None = None, *, label: str = "") -> Axes:
         ax.step(times, share, where="post", ls=_next_line(ax), marker="o", ms=3, label=named)
     if len(rows):
         set_log_x(ax)
-    ax.set_ylabel("calls that took no longer, %")
-    ax.set_title("calls that stop the program")
+    ax.set_ylabel("pauses that are no longer, %")
+    ax.set_title("pauses of the program")
     ax.set_ylim(0, 105)
     if label or len(ax.lines) > 1:
         ax.legend(title="" if label else "began while")

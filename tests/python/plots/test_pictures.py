@@ -310,7 +310,7 @@ def test_pauses_are_shares_of_calls() -> None:
     ax: Any = comparisons.pauses(rows("phase ns", *given))
     assert line(ax, "mark (4)") == [[10, 20, 30, 40], [25, 50, 75, 100]]
     assert line(ax, "idle (1)") == [[5], [100]]
-    assert ax.get_xlabel() == "time of a call, ns" and ax.get_xscale() == "log"
+    assert ax.get_xlabel() == "length of a pause, ns" and ax.get_xscale() == "log"
     assert ax.get_legend().get_title().get_text() == "began while"
     assert comparisons.pauses(rows("phase ns", ("mark", 30))).get_legend() is None  # one line
 
@@ -361,7 +361,7 @@ def test_pictures_on_one_axis_have_one_unit() -> None:
     for ax in (one, other):
         comparisons.pauses(rows("phase ns", ("mark", 22_000)), ax)
         assert line(ax, "mark (1)") == [[0.022], [100]]
-        assert ax.get_xlabel() == "time of a call, ms"
+        assert ax.get_xlabel() == "length of a pause, ms"
 
 
 def test_cycles_are_stacked() -> None:
