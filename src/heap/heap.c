@@ -283,6 +283,18 @@ sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap
     return create(options, hooks, collector, lock, out);
 }
 
+/* Threads that are closing their caches still need the collector. */
+static sw_status end(sw_heap *heap, const char *op) {
+    if (!sw_handle_try_end(&heap->mark, SW_HANDLE_HEAP))
+        return sw_handle_refuse(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
+    sw_registry_remove(heap);
+    heap->collector = NULL;
+    heap->collector_lock = NULL;
+    release_all(heap);
+    sw_handle_retire(heap, sizeof *heap, offsetof(sw_heap, meta), SW_HANDLE_HEAP);
+    return SW_OK;
+}
+
 sw_status sw_heap_destroy(sw_heap *heap) {
     const char *op = "heap_destroy";
     if (heap == NULL) return SW_OK;
@@ -292,19 +304,10 @@ sw_status sw_heap_destroy(sw_heap *heap) {
         return sw_fail(SW_STATE, op, "the default heap lives as long as the process");
     if (sw_heap_is_collected(heap) && heap->collector != NULL)
         return sw_fail(SW_STATE, op, "heap %u ends with its collector: sw_gc_destroy", heap->id);
-    if (!sw_handle_try_end(&heap->mark, SW_HANDLE_HEAP))
-        return sw_handle_refuse(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
-    sw_registry_remove(heap);
-    release_all(heap);
-    sw_handle_retire(heap, sizeof *heap, offsetof(sw_heap, meta), SW_HANDLE_HEAP);
-    return SW_OK;
+    return end(heap, op);
 }
 
-sw_status sw_heap_destroy_collected(sw_heap *heap) {
-    heap->collector = NULL;
-    heap->collector_lock = NULL;
-    return sw_heap_destroy(heap);
-}
+sw_status sw_heap_destroy_collected(sw_heap *heap) { return end(heap, "gc_destroy"); }
 
 uint32_t sw_heap_id(const sw_heap *heap) { return sw_heap_check(heap, "heap_id") ? heap->id : 0; }
 const sw_table *sw_heap_table(const sw_heap *heap) {

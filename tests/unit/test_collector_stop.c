@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -485,8 +486,35 @@ static void forked(void) {
     end();
 }
 
+static int about_to_end; /* atomic */
+
+static void *allocate_and_end(void *arg) {
+    sw_gc *used = arg;
+    for (int i = 0; i < 100; i++) CHECK(sw_heap_alloc(sw_gc_heap(used), 8 << i % 12, 0) != NULL);
+    __atomic_add_fetch(&about_to_end, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* A thread closes its cache when it ends, while another one destroys the collector: pthread_join
+ * may come later, and Python's join returns before the thread ends. */
+static void test_destroyed_while_threads_end(void) {
+    for (int round = 0; round < 300; round++) {
+        pthread_t threads[THREADS];
+        sw_gc *used = gc_begin(0);
+        if (round % 2 == 0) (void)sw_gc_join(used, "owner");
+        about_to_end = 0;
+        for (int t = 0; t < THREADS; t++)
+            CHECK_EQ(pthread_create(&threads[t], NULL, allocate_and_end, used), 0);
+        while (__atomic_load_n(&about_to_end, __ATOMIC_ACQUIRE) < THREADS) sched_yield();
+        for (int i = 0; i < round % 20 * 50; i++) __asm__ volatile(""); /* at various moments */
+        CHECK_EQ(sw_gc_destroy(used), SW_OK);
+        join_threads(threads, THREADS);
+    }
+}
+
 int main(void) {
     test_states();
+    test_destroyed_while_threads_end();
     run_threads(false);
     run_threads(true);
     test_late();
