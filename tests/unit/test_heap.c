@@ -296,8 +296,8 @@ static void first_version(void) {
     CHECK_EQ(offsetof(sw_heap_options, tracked), 40);
     CHECK_EQ(offsetof(sw_heap_options, huge_pages), 44);
     CHECK_EQ(offsetof(sw_ledger, requested_bytes), 8);
-    CHECK_EQ(offsetof(sw_ledger, held_bytes), 88);
-    CHECK_EQ(offsetof(sw_ledger, tracked), 164);
+    CHECK_EQ(offsetof(sw_ledger, held_bytes), 72);
+    CHECK_EQ(offsetof(sw_ledger, tracked), 148);
 }
 
 static void filled(void) {
