@@ -256,6 +256,11 @@ static void put_clock(swt_buffer *buffer) {
     __atomic_store_n(&file.last_clock_ns, ns, __ATOMIC_RELAXED);
 }
 
+uint64_t record_file_ns(uint64_t ticks) {
+    __extension__ typedef unsigned __int128 wide;
+    return (uint64_t)((wide)ticks * __atomic_load_n(&file.ns_per_tick_q32, __ATOMIC_RELAXED) >> 32);
+}
+
 /* Spends 50 microseconds, so that the first CLOCK block has an estimate of the counter's frequency,
  * which is not known at the start. */
 static void calibrate(void) {

@@ -70,6 +70,8 @@ bool record_file_put_events(const swt_raw *events, uint64_t calls);
 /* Writes a block of another kind, unless the payload is empty. False: the recording has stopped. */
 bool record_file_put(swt_block_kind kind, const swt_buffer *payload);
 bool record_file_put_clock(void);
+/* Nanoseconds of a number of ticks, about. */
+uint64_t record_file_ns(uint64_t ticks);
 /* Writes a CLOCK block if the last one is more than a second old. */
 void record_file_keep_clock(void);
 /* Writes CLOCK and END after the last block; record_file_cut_tail, or the next block, removes them.

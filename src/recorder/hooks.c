@@ -216,6 +216,13 @@ RECORD_EXPORT int execle(const char *path, const char *first, ...) {
 
 /* --- the end of the process ------------------------------------------------------------------- */
 
+RECORD_EXPORT _Noreturn void exit(int status) {
+    record_start();
+    record_before_exit_functions();
+    record_real.exit(status);
+    for (;;) (void)syscall(SYS_exit_group, status);
+}
+
 RECORD_EXPORT _Noreturn void _exit(int status) {
     record_before_exit();
     for (;;) (void)syscall(SYS_exit_group, status);

@@ -291,6 +291,7 @@ static sw_noinline void *record_realloc(void *ptr, size_t size) {
         return resize_sampled(thread, ptr, size, SW_OS_CALLER_FRAME());
     uintptr_t old = (uintptr_t)ptr;
     uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
+    if (sw_unlikely(thread->pause_to != 0)) record_thread_end_pause(thread);
     size_t mapped = unmap(ptr);
     void *p = record_real.realloc(ptr, size);
     if (sw_unlikely(mapped != 0 && p == NULL && size != 0)) map_again(ptr, mapped);
@@ -315,6 +316,7 @@ RECORD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {
         return resize_sampled(thread, ptr, bytes, SW_OS_CALLER_FRAME());
     uintptr_t old = (uintptr_t)ptr;
     uint64_t old_stamp = record_stamp(), old_ticks = record_ticks(thread);
+    if (sw_unlikely(thread->pause_to != 0)) record_thread_end_pause(thread);
     size_t mapped = unmap(ptr);
     void *p = record_real.reallocarray(ptr, count, size);
     if (sw_unlikely(mapped != 0 && p == NULL && (overflow || bytes != 0))) map_again(ptr, mapped);

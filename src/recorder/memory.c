@@ -40,9 +40,19 @@ static struct {
     uint64_t start_ns; /* of the recording */
     uint64_t at_ns;    /* of the highest reading, since start_ns */
     record_resident most;
-    uint64_t latest_malloc_bytes;
+    uint64_t latest_malloc_bytes, latest_other_bytes;
+    uint64_t spent_ns;   /* by readings of the parts */
+    record_pause *pause; /* that the reading under way is for; NULL: none */
     char text[TEXT_BYTES];
 } reading;
+
+/* Only the thread that has set reading.busy uses it.
+ *   count <= RECORD_PAUSES_MAX;  end.to == 0: not noted */
+static struct {
+    uint32_t count;
+    record_pause longest[RECORD_PAUSES_MAX], end;
+    char text[RECORD_PAUSES_TEXT_BYTES];
+} pauses;
 
 /* Core dumps leave the recorder's memory out. So the kernel never joins it to a mapping of the
  * program, and each mapping of smaps is the recorder's as a whole or not at all. */
@@ -332,6 +342,7 @@ static void read_mappings(uint64_t rss) {
     if (m.end != 0) add_mapping(&sum, &m);
     bound_by_rss(&sum, sw_max_u64(rss, rss_now()));
     reading.latest_malloc_bytes = sum.malloc_bytes;
+    reading.latest_other_bytes = sum.mapped_bytes + sum.data_bytes + sum.file_bytes + sum.own_bytes;
     if (rss <= reading.rss) return; /* the last reading may be below the highest */
     reading.most = sum;
     reading.at_ns = sw_os_now_ns() - reading.start_ns;
@@ -365,9 +376,78 @@ bool record_memory_begin(bool last) {
 }
 
 void record_memory_end(void) {
+    uint64_t start_ns = sw_os_now_ns();
     read_mappings(reading.rss_now);
+    reading.spent_ns += sw_os_now_ns() - start_ns;
+    if (reading.pause != NULL) reading.pause->malloc_bytes = reading.latest_malloc_bytes;
+    reading.pause = NULL;
     __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
 }
+
+/* --- pauses ----------------------------------------------------------------------------------- */
+
+/* A free place, or that of the shortest pause if it is shorter. NULL: the pause is not kept. */
+static record_pause *place_for(uint64_t from, uint64_t to) {
+    record_pause *shortest = &pauses.longest[0];
+    for (uint32_t i = 0; i < pauses.count; i++) {
+        record_pause *other = &pauses.longest[i];
+        if (other->from == from) return NULL; /* two threads noticed its end */
+        if (other->to - other->from < shortest->to - shortest->from) shortest = other;
+    }
+    if (pauses.count < RECORD_PAUSES_MAX) return &pauses.longest[pauses.count++];
+    return to - from > shortest->to - shortest->from ? shortest : NULL;
+}
+
+bool record_memory_begin_pause(uint64_t from, uint64_t to) {
+    if (chunks == NULL || __atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0)
+        return false;
+    record_pause *place = place_for(from, to);
+    if (place != NULL) {
+        uint64_t rss = rss_now(), others = reading.latest_other_bytes;
+        uint64_t ns = sw_os_now_ns() - reading.start_ns;
+        record_rss_note(ns, rss, false);
+        *place = (record_pause){from, to, rss > others ? rss - others : 0};
+        if (reading.spent_ns <= ns / 64) {
+            reading.pause = place;
+            reading.rss_now = rss;
+            return true;
+        }
+    }
+    __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
+    return false;
+}
+
+void record_memory_note_end(uint64_t from, uint64_t to) {
+    if (chunks == NULL || __atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
+    pauses.end = (record_pause){from, to, reading.latest_malloc_bytes};
+    __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
+}
+
+static char *put_pause(char *p, const record_pause *pause) {
+    p = record_put_decimal(p, pause->from);
+    *p++ = ':';
+    p = record_put_decimal(p, pause->to);
+    *p++ = ':';
+    p = record_put_decimal(p, pause->malloc_bytes);
+    *p++ = ' ';
+    return p;
+}
+
+bool record_memory_put_pauses(swt_buffer *buffer) {
+    if (__atomic_exchange_n(&reading.busy, 1, __ATOMIC_ACQUIRE) != 0) return false;
+    char *p = pauses.text;
+    for (uint32_t i = 0; i < pauses.count; i++) p = put_pause(p, &pauses.longest[i]);
+    if (pauses.end.to != 0) p = put_pause(p, &pauses.end);
+    bool done = p != pauses.text;
+    if (done) {
+        p[-1] = '\0';
+        done = swt_put_meta(buffer, "rss_pauses", pauses.text);
+    }
+    __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
+    return done;
+}
+
+/* --- what is written -------------------------------------------------------------------------- */
 
 bool record_memory_is_new(void) { return __atomic_load_n(&reading.is_new, __ATOMIC_RELAXED) != 0; }
 
@@ -421,5 +501,9 @@ void record_memory_after_fork(void) {
     reading.rss = 0;
     reading.is_new = 0;
     reading.start_ns = sw_os_now_ns();
+    reading.spent_ns = 0;
+    reading.pause = NULL;
+    pauses.count = 0;
+    pauses.end.to = 0;
     record_rss_after_fork();
 }

@@ -20,7 +20,16 @@ enum {
     RECORD_LARGE_BYTES = 1 << 17, /* a larger object is marked when it is allocated */
     RECORD_READ_EVERY = 1 << 20,  /* bytes that a thread allocates between two looks at the RSS */
     RECORD_MAPS_MAX = 4096,       /* mappings of the recorder that are known as its own */
+    RECORD_PAUSE_NS = 100 * 1000 * 1000, /* a shorter time without calls is no pause */
+    RECORD_PAUSES_MAX = 32,              /* the longest ones are kept */
+    RECORD_PAUSES_TEXT_BYTES = (RECORD_PAUSES_MAX + 1) * 63, /* three numbers of 20 digits each */
 };
+
+/* A time in which the process made no call that was recorded, in ticks, and malloc's resident bytes
+ * at its end. from == to: the end of the process, without a pause before it. */
+typedef struct record_pause {
+    uint64_t from, to, malloc_bytes;
+} record_pause;
 
 /* Resident bytes at one moment. rss == malloc + mapped + data + file + own. */
 typedef struct record_resident {
@@ -51,6 +60,15 @@ bool record_memory_unmark_mapped(const void *p);
  * false in others meanwhile. */
 bool record_memory_begin(bool last);
 void record_memory_end(void);
+/* As record_memory_begin, for a pause that has ended, if it is one of the longest. False also if
+ * more than a 64th of the time has gone into readings: then the parts are taken to be as at the
+ * latest one, and only malloc's differs. */
+bool record_memory_begin_pause(uint64_t from, uint64_t to);
+/* Keeps the latest reading as that of the end of the process. */
+void record_memory_note_end(uint64_t from, uint64_t to);
+/* Appends the pauses and the end to a META block, as rss_pauses, "from:to:malloc" separated by
+ * spaces. False: there are none, or another thread is reading. */
+bool record_memory_put_pauses(swt_buffer *buffer);
 /* Whether there is a reading that record_memory_put has not put yet. */
 bool record_memory_is_new(void);
 /* Appends the highest reading and the peak RSS to a META block, as rss_* keys. False: there is no

@@ -102,6 +102,10 @@ void record_meta_put_rss(void) {
     static uint8_t memory[RECORD_RSS_TEXT_BYTES + 16];
     swt_buffer buffer = {.data = memory, .capacity = sizeof memory};
     if (record_rss_put(&buffer)) (void)record_file_put(SWT_BLOCK_META, &buffer);
+    _Static_assert((int)RECORD_PAUSES_TEXT_BYTES <= (int)RECORD_RSS_TEXT_BYTES,
+                   "the same buffer is used");
+    buffer.used = 0;
+    if (record_memory_put_pauses(&buffer)) (void)record_file_put(SWT_BLOCK_META, &buffer);
 }
 
 /* --- MODULES ---------------------------------------------------------------------------------- */

@@ -37,6 +37,7 @@
 /* --- the end ---------------------------------------------------------------------------------- */
 
 static bool in_exec;        /* the thread that holds the finish lock is calling exec */
+static bool exiting;        /* exit functions run: the last state before them is noted */
 static uint32_t exec_phase; /* the previous phase of that thread, from record_own_call_begin */
 
 /* Stops all threads from changing their blocks. A thread that is in its writing phase now may still
@@ -79,7 +80,10 @@ static void write_end(void) {
     freeze();
     if (!record_file_is_open()) return;
     flush_all();
-    record_threads_read_memory(true);
+    if (exiting)
+        record_threads_read_memory(true);
+    else
+        record_threads_note_end();
     if ((record_gate & RECORD_STOPPED) == 0) {
         record_meta_put_memory();
         record_meta_put_rss();
@@ -88,6 +92,14 @@ static void write_end(void) {
     if (!record_write_tail() && record_file_is_open()) /* else the file was lost before */
         sw_emergency_print("spanwise: record: %s: %s; the recording has no end\n",
                            record_option.file, strerrordesc_np(errno));
+}
+
+void record_before_exit_functions(void) {
+    if (exiting || !may_finish()) return;
+    uint32_t before = record_own_call_begin();
+    record_threads_note_end();
+    record_own_call_end(before);
+    exiting = true;
 }
 
 void record_before_exit(void) {
@@ -130,6 +142,7 @@ void record_exec_failed(void) {
 /* In a fork child, whose only thread is not in exec: resets the finish lock. */
 static void record_end_after_fork(void) {
     in_exec = false;
+    exiting = false;
     sw_os_lock_reset(&record_this.finish);
 }
 

@@ -64,6 +64,7 @@ void record_resolve(void) {
     next_symbol("execvpe", &record_real.execvpe);
     next_symbol("fexecve", &record_real.fexecve);
     next_symbol("execveat", &record_real.execveat);
+    next_symbol("exit", &record_real.exit);
     next_symbol("abort", &record_real.abort);
     next_symbol("dlopen", &record_real.dlopen);
     next_symbol("dlclose", &record_real.dlclose);

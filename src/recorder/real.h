@@ -34,6 +34,7 @@ typedef struct record_real_functions {
     int (*fexecve)(int, char *const *, char *const *);
     int (*execveat)(int, const char *, char *const *, char *const *,
                     int); /* NULL: the C library lacks it */
+    void (*exit)(int);
     void (*abort)(void);
     void *(*dlopen)(const char *, int);
     int (*dlclose)(void *);

@@ -53,6 +53,8 @@ void record_in_fork_child(void);
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
+/* Reads the resident memory before exit functions free what the program held. */
+void record_before_exit_functions(void);
 /* Writes all open blocks, and END. Nothing is recorded after it. */
 void record_before_exit(void);
 /* As record_before_exit, before an exec: the other threads wait until its outcome is known. If exec

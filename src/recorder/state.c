@@ -182,7 +182,7 @@ void record_rss_note(uint64_t ns, uint64_t bytes, bool last) {
     __atomic_store_n(&rss.busy, 0, __ATOMIC_RELEASE);
 }
 
-static char *put_decimal(char *p, uint64_t value) {
+char *record_put_decimal(char *p, uint64_t value) {
     char digits[20];
     uint32_t n = 0;
     do digits[n++] = (char)('0' + value % 10);
@@ -196,9 +196,9 @@ bool record_rss_put(swt_buffer *buffer) {
     char *p = text;
     for (uint32_t i = 0; i < rss.count; i++) {
         if (i != 0) *p++ = ' ';
-        p = put_decimal(p, rss.points[i].ns);
+        p = record_put_decimal(p, rss.points[i].ns);
         *p++ = ':';
-        p = put_decimal(p, rss.points[i].bytes);
+        p = record_put_decimal(p, rss.points[i].bytes);
     }
     *p = '\0';
     bool done = rss.count != 0 && swt_put_meta(buffer, "rss_series", text);

@@ -130,5 +130,7 @@ void record_rss_note(uint64_t ns, uint64_t bytes, bool last);
  * RECORD_RSS_TEXT_BYTES and 16 more. False: there are no points, or another thread adds one. */
 bool record_rss_put(swt_buffer *buffer);
 void record_rss_after_fork(void);
+/* Writes a number and returns its end. */
+char *record_put_decimal(char *p, uint64_t value);
 
 #endif

@@ -43,6 +43,7 @@ static sw_tls_fast thread_state self_state;
 static record_thread *all_threads;
 static uint32_t thread_count;
 static uint64_t dropped_without_record;
+static uint64_t ended_ticks; /* atomic; latest reading of the clock by threads without a record */
 
 static record_chunk chunk;
 
@@ -119,6 +120,14 @@ static record_thread *new_record(void) {
     return thread;
 }
 
+static void keep_ticks(const record_thread *thread) {
+    uint64_t ticks = __atomic_load_n(&thread->ticks, __ATOMIC_RELAXED);
+    uint64_t known = __atomic_load_n(&ended_ticks, __ATOMIC_RELAXED);
+    while (known < ticks && !__atomic_compare_exchange_n(&ended_ticks, &known, ticks, true,
+                                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
 static record_thread *take_record(uint32_t id) {
     record_thread *thread = reuse_record();
     if (thread == NULL) thread = new_record();
@@ -130,7 +139,8 @@ static record_thread *take_record(uint32_t id) {
     place(thread, thread->area, id);
     thread->exit_rounds = 0;
     thread->stack_high = 0;
-    thread->ticks = 0;
+    keep_ticks(thread);
+    __atomic_store_n(&thread->ticks, 0, __ATOMIC_RELAXED);
     thread->until_reading = thread->stride = 1;
     return thread;
 }
@@ -164,6 +174,43 @@ void record_threads_read_memory(bool last) {
         record_memory_end();
     }
     errno = saved;
+}
+
+/* The latest reading of the clock for a recorded call. Later calls may share it, at most 15 of each
+ * thread. 0: there is none. The thread `except`, if any, does not count. */
+static uint64_t latest_ticks(const record_thread *except) {
+    uint64_t latest = __atomic_load_n(&ended_ticks, __ATOMIC_RELAXED);
+    for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
+        if (t != except) latest = sw_max_u64(latest, __atomic_load_n(&t->ticks, __ATOMIC_RELAXED));
+    return latest;
+}
+
+static bool is_pause(uint64_t from, uint64_t to) {
+    return from != 0 && from < to && record_file_ns(to - from) >= RECORD_PAUSE_NS;
+}
+
+sw_cold void record_thread_end_pause(record_thread *thread) {
+    uint64_t from = sw_max_u64(latest_ticks(thread), thread->pause_from), to = thread->pause_to;
+    thread->pause_to = 0;
+    thread->raw.limit = thread->raw.events + SWT_RAW_EVENTS_MAX;
+    if (!is_pause(from, to) || record_gate != 0) return;
+    int saved = errno;
+    if (record_memory_begin_pause(from, to)) {
+        for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
+            record_memory_mark(&t->raw);
+        record_memory_end();
+    }
+    errno = saved;
+}
+
+/* Calls of this thread after it have a later time, whatever they do. */
+void record_threads_note_end(void) {
+    uint64_t now = record_read_ticks(), from = latest_ticks(NULL);
+    record_threads_read_memory(true);
+    record_memory_note_end(is_pause(from, now) ? from : now, now);
+    if (record_self == NULL) return;
+    record_self->until_reading = 1;
+    __atomic_store_n(&record_self->ticks, now, __ATOMIC_RELAXED);
 }
 
 void record_thread_allocated(record_thread *thread, const void *p, size_t size) {
@@ -325,6 +372,10 @@ static bool put(record_thread *thread, const record_event *e) {
 
 void record_thread_put(record_thread *thread, const record_event *event) {
     sw_check2(record_thread_check(thread));
+    if (thread->pause_to != 0) {
+        record_thread_end_pause(thread);
+        if (record_gate == 0 && put(thread, event)) return;
+    }
     if (may_write(thread)) {
         record_modules_flush();
         if (swt_raw_count(&thread->raw) > 0) record_thread_flush(thread);
@@ -349,6 +400,7 @@ void record_threads_after_fork(void) {
     sw_os_lock_reset(&chunk.lock);
     record_area_after_fork(self != NULL ? self_state.area : NULL, self_state.shared);
     dropped_without_record = 0;
+    ended_ticks = 0;
     thread_count = self != NULL ? 1 : 0;
     all_threads = self;
     self_state.id = 0;

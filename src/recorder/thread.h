@@ -31,7 +31,8 @@ typedef struct record_thread {
     uint32_t phase;                 /* record_phase; written by its thread, read by all */
     uint32_t exit_rounds;           /* times that the exit function ran */
     uintptr_t stack_high;           /* end of the stack, excluded; 0: unknown */
-    uint64_t ticks;                 /* latest reading of the clock */
+    uint64_t ticks;                 /* latest reading of the clock; other threads read it */
+    uint64_t pause_from, pause_to;  /* readings around a long time without; pause_to 0: none */
     uint32_t until_reading, stride; /* events until the next reading; events that share a reading */
     int64_t until_sample;           /* bytes until the next sample point (sample.h) */
     uint64_t random;                /* state of the generator that draws it; 0: not begun */
@@ -94,6 +95,8 @@ void record_thread_put(record_thread *thread, const record_event *event);
 void record_thread_flush(record_thread *thread);
 /* Reads the resident memory if that is due (recorder/memory.h). Keeps errno. */
 void record_threads_read_memory(bool last);
+/* Reads the resident memory at the end of the process, and keeps it as its last state. */
+void record_threads_note_end(void);
 /* Counts allocated bytes after RECORD_LARGE_BYTES of them: marks a large object, and reads the
  * resident memory if that is due. */
 void record_thread_allocated(record_thread *thread, const void *p, size_t size);
@@ -132,7 +135,12 @@ enum {
     RECORD_STRIDE_MAX = 16, /* events that may share one reading of the clock */
     RECORD_LONG_TICKS = 1
         << 18, /* a longer pause between two readings makes each event read the clock again */
+    RECORD_PAUSE_TICKS = 1 << 26, /* less than RECORD_PAUSE_NS, if a tick is at most 1.49 ns */
 };
+
+/* Called before the first event after pause_to was set: reads the resident memory if no thread has
+ * made a recorded call for RECORD_PAUSE_NS. */
+void record_thread_end_pause(record_thread *thread);
 
 /* Reading the counter costs as much as the rest of an event (13 ns on the machine measured). So a
  * thread with frequent events reads it once per up to 16 events, others read it for each. Only the
@@ -142,8 +150,14 @@ static sw_always_inline uint64_t record_ticks(record_thread *thread) {
         uint64_t now = record_read_ticks();
         uint32_t twice =
             thread->stride < RECORD_STRIDE_MAX ? thread->stride * 2 : RECORD_STRIDE_MAX;
-        thread->stride = now - thread->ticks > RECORD_LONG_TICKS ? 1 : twice;
+        uint64_t pause = now - thread->ticks;
+        thread->stride = pause > RECORD_LONG_TICKS ? 1 : twice;
         thread->until_reading = thread->stride;
+        if (sw_unlikely(pause > RECORD_PAUSE_TICKS)) {
+            thread->pause_from = thread->ticks;
+            thread->pause_to = now;
+            thread->raw.limit = thread->raw.next; /* the event takes the slow path */
+        }
         thread->ticks = now;
     }
     return thread->ticks;

@@ -16,7 +16,7 @@ static const char *swt_retained_check(const swt_retained *retained) {
     for (uint32_t i = 1; i < retained->count; i++)
         if (retained->points[i - 1].ns > retained->points[i].ns) return "times of points rise";
     return SW_RULE(retained->next <= retained->count)
-               ?: SW_RULE(retained->count <= SWT_RETAINED_POINTS);
+               ?: SW_RULE(retained->count <= SWT_RETAINED_ALL);
 }
 
 /* --- what malloc retains ---------------------------------------------------------------------- */
@@ -69,6 +69,40 @@ static uint64_t duration_of(const char *series) {
     return last;
 }
 
+static uint64_t ns_of(const swt_notes *notes, uint64_t ticks) {
+    __extension__ typedef unsigned __int128 wide;
+    uint64_t origin = notes->first_clock.ticks;
+    return ticks <= origin ? 0
+                           : (uint64_t)((wide)(ticks - origin) * swt_notes_tick_q32(notes) >> 32);
+}
+
+/* Reads "from:to:malloc" and moves on. False: the end, or another text. */
+static bool read_pause(const char **text, const swt_notes *notes, swt_retained_point *point) {
+    char *end;
+    uint64_t from = strtoull(*text, &end, 10);
+    if (end == *text || *end != ':') return false;
+    *text = end + 1;
+    uint64_t to;
+    if (!read_point(text, &to, &point->malloc_bytes) || to < from) return false;
+    point->kind = from == to ? SWT_RETAINED_LAST : SWT_RETAINED_PAUSE;
+    point->ns = ns_of(notes, from);
+    point->end_ns = ns_of(notes, to);
+    return true;
+}
+
+static int compare_points(const void *a, const void *b) {
+    const swt_retained_point *left = a, *right = b;
+    return (left->ns > right->ns) - (left->ns < right->ns);
+}
+
+static void add_pauses(swt_retained *r, const swt_notes *notes) {
+    const char *text = last_value(notes, "rss_pauses");
+    while (text != NULL && r->count < SWT_RETAINED_ALL &&
+           read_pause(&text, notes, &r->points[r->count]))
+        r->count++;
+    qsort(r->points, r->count, sizeof r->points[0], compare_points);
+}
+
 void swt_retained_init(swt_retained *r, const swt_notes *notes) {
     *r = (swt_retained){0};
     const char *series = last_value(notes, "rss_series");
@@ -77,12 +111,14 @@ void swt_retained_init(swt_retained *r, const swt_notes *notes) {
     uint64_t others = last_number(notes, "rss_mapped") + last_number(notes, "rss_data") +
                       last_number(notes, "rss_file") + last_number(notes, "rss_recorder");
     place at = {.text = series};
+    r->part_ns = duration_ns / SWT_RETAINED_POINTS;
     for (; r->count < SWT_RETAINED_POINTS; r->count++) {
         uint64_t ns = (2 * r->count + 1) * (duration_ns / (2 * SWT_RETAINED_POINTS));
         uint64_t bytes = bytes_at(&at, ns);
-        r->points[r->count].ns = ns;
+        r->points[r->count].ns = r->points[r->count].end_ns = ns;
         r->points[r->count].malloc_bytes = bytes > others ? bytes - others : 0;
     }
+    add_pauses(r, notes);
     sw_check2(swt_retained_check(r));
 }
 
@@ -91,37 +127,69 @@ void swt_retained_free(swt_retained *r) {
     *r = (swt_retained){0};
 }
 
-/* Counts the next point; `later` operations of those that were added come after it. */
-static bool count_point(swt_retained *r, const swt_addresses *addresses, uint64_t later) {
-    swt_retained_point *point = &r->points[r->next];
-    point->requested_bytes = r->requested_bytes;
-    point->op = r->op - later;
-    return swt_addresses_page_bytes(addresses, r->sizes, &point->page_bytes);
+/* The next operation is at or after the next points: they begin. */
+static void begin_points(swt_retained *r, uint64_t ns) {
+    for (; swt_retained_next_ns(r) <= ns; r->next++) {
+        swt_retained_point *point = &r->points[r->next];
+        point->requested_bytes = r->requested_bytes;
+        point->op = r->op;
+        r->open_ns = sw_max_u64(r->open_ns, point->end_ns);
+    }
+}
+
+/* The operation at a time was added, and may come before the end of points that have begun. */
+static void extend_points(swt_retained *r, uint32_t counted, uint64_t ns) {
+    for (uint32_t i = 0; i < r->next; i++) {
+        swt_retained_point *point = &r->points[i];
+        if (ns >= point->end_ns || r->requested_bytes <= point->requested_bytes) continue;
+        if (i < counted) point->page_bytes += r->requested_bytes - point->requested_bytes;
+        point->requested_bytes = r->requested_bytes;
+        point->op = r->op;
+    }
+}
+
+/* Counts the pages of points from `first` on. The objects are those after a later operation, whose
+ * bytes are taken off or added. */
+static bool count_pages(swt_retained *r, uint32_t first, const swt_addresses *addresses) {
+    uint64_t bytes;
+    if (first == r->next) return true;
+    if (!swt_addresses_page_bytes(addresses, r->sizes, &bytes)) return false;
+    for (uint32_t i = first; i < r->next; i++) {
+        uint64_t sum = bytes + r->points[i].requested_bytes;
+        r->points[i].page_bytes = sum > r->requested_bytes ? sum - r->requested_bytes : 0;
+    }
+    return true;
+}
+
+static void add_op(swt_retained *r, const sw_op *op) {
+    r->op++;
+    if (op->kind == SW_OP_THREAD_END) return;
+    r->requested_bytes -= op->kind == SW_OP_ALLOC ? 0 : r->sizes[op->object];
+    r->sizes[op->object] = op->kind == SW_OP_FREE ? 0 : op->size;
+    r->requested_bytes += r->sizes[op->object];
+    r->most_bytes = sw_max_u64(r->most_bytes, r->requested_bytes);
 }
 
 bool swt_retained_add(swt_retained *r, const sw_op *ops, size_t count,
                       const swt_addresses *addresses) {
-    if (r->count == 0 || count == 0) return true;
+    if (r->count == 0) return true;
+    uint32_t first = r->next;
     for (size_t i = 0; i < count; i++) {
         size_t id = ops[i].object;
-        if (ops[i].kind == SW_OP_THREAD_END) continue;
-        if (id >= r->capacity && !swt_grow(&r->sizes, &r->capacity, id + 1, sizeof *r->sizes))
+        if (ops[i].kind != SW_OP_THREAD_END && id >= r->capacity &&
+            !swt_grow(&r->sizes, &r->capacity, id + 1, sizeof *r->sizes))
             return false;
-        r->requested_bytes -= ops[i].kind == SW_OP_ALLOC ? 0 : r->sizes[id];
-        r->sizes[id] = ops[i].kind == SW_OP_FREE ? 0 : ops[i].size;
-        r->requested_bytes += r->sizes[id];
+        begin_points(r, ops[i].time_ns);
+        add_op(r, &ops[i]);
+        if (ops[i].time_ns < r->open_ns) extend_points(r, first, ops[i].time_ns);
     }
-    r->op += count;
-    uint64_t last_ns = ops[count - 1].time_ns;
-    for (; swt_retained_next_ns(r) <= last_ns; r->next++)
-        if (!count_point(r, addresses, swt_retained_next_ns(r) < last_ns)) return false;
-    return true;
+    return count_pages(r, first, addresses);
 }
 
 bool swt_retained_end(swt_retained *r, const swt_addresses *addresses) {
-    for (; r->next < r->count; r->next++)
-        if (!count_point(r, addresses, 0)) return false;
-    return true;
+    uint32_t first = r->next;
+    begin_points(r, UINT64_MAX - 1);
+    return count_pages(r, first, addresses);
 }
 
 static uint64_t waste(const swt_retained_point *point) {
@@ -129,26 +197,62 @@ static uint64_t waste(const swt_retained_point *point) {
     return point->malloc_bytes > requested ? point->malloc_bytes - requested : 0;
 }
 
-/* Whether the program frees its objects from this point to the next, as at its end. */
-static bool is_teardown(const swt_retained *r, uint32_t i) {
-    uint64_t now = r->points[i].requested_bytes;
-    uint64_t next = i + 1 < r->count ? r->points[i + 1].requested_bytes : r->requested_bytes;
+/* Whether the program frees its objects from one point to the next, as at its end. */
+static bool is_teardown(uint64_t now, uint64_t next) {
     return next < now && now - next > now / (2 * SWT_RETAINED_POINTS);
 }
 
-const swt_retained_point *swt_retained_best(const swt_retained *r) {
+/* The point with the second most waste of those in the middle of parts of the run. */
+static const swt_retained_point *best_part(const swt_retained *r) {
     const swt_retained_point *first = NULL, *second = NULL;
-    for (uint32_t i = 0; i < r->count; i++) {
+    uint64_t next = r->requested_bytes;
+    for (uint32_t i = r->count; i-- > 0;) {
         const swt_retained_point *point = &r->points[i];
-        if (is_teardown(r, i)) continue;
-        if (first == NULL || waste(point) > waste(first)) {
-            second = first;
-            first = point;
-        } else if (second == NULL || waste(point) > waste(second)) {
-            second = point;
+        if (point->kind != SWT_RETAINED_PART) continue;
+        if (!is_teardown(point->requested_bytes, next)) {
+            if (first == NULL || waste(point) >= waste(first)) {
+                second = first;
+                first = point;
+            } else if (second == NULL || waste(point) >= waste(second)) {
+                second = point;
+            }
         }
+        next = point->requested_bytes;
     }
-    return second != NULL && waste(second) != 0 ? second : NULL;
+    return second;
+}
+
+/* Whether the program has freed most of what it held when this point, its last, comes. */
+static bool is_empty(const swt_retained *r, const swt_retained_point *last) {
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->points[i].kind == SWT_RETAINED_PART) before = r->points[i].requested_bytes;
+    return last->requested_bytes < sw_max_u64(before / 2, r->most_bytes / 16);
+}
+
+static bool counts(const swt_retained *r, const swt_retained_point *point,
+                   const swt_retained_point *part) {
+    if (point->kind == SWT_RETAINED_PART) return point == part;
+    return point->kind == SWT_RETAINED_PAUSE || !is_empty(r, point);
+}
+
+/* How long the state lasts at least. */
+static uint64_t lasts_ns(const swt_retained *r, const swt_retained_point *point) {
+    return point->kind == SWT_RETAINED_PART ? r->part_ns * 2 : point->end_ns - point->ns;
+}
+
+const swt_retained_point *swt_retained_best(const swt_retained *r) {
+    const swt_retained_point *part = best_part(r), *best = NULL;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < r->count; i++)
+        if (counts(r, &r->points[i], part)) most = sw_max_u64(most, waste(&r->points[i]));
+    for (uint32_t i = 0; most != 0 && i < r->count; i++) {
+        const swt_retained_point *point = &r->points[i];
+        if (counts(r, point, part) && waste(point) >= most - most / 10 &&
+            (best == NULL || lasts_ns(r, point) > lasts_ns(r, best)))
+            best = point;
+    }
+    return best;
 }
 
 static sw_status write_number(sw_trace_writer *writer, const char *key, uint64_t value) {
@@ -174,8 +278,8 @@ static sw_status swt_retained_write(const swt_retained *r, sw_trace_writer *writ
 
 /* Keys of which the recorder writes a new value when it has read the resident memory again. */
 static const char *const replaced[] = {
-    "rss_peak", "rss_ns",       "rss_malloc",     "rss_mapped", "rss_data",
-    "rss_file", "rss_recorder", "rss_end_malloc", "rss_series", "rss_untouched"};
+    "rss_peak",     "rss_ns",         "rss_malloc", "rss_mapped",    "rss_data",  "rss_file",
+    "rss_recorder", "rss_end_malloc", "rss_series", "rss_untouched", "rss_pauses"};
 enum { REPLACED = sizeof replaced / sizeof replaced[0] };
 
 static size_t replaced_index(const char *key) {

@@ -399,8 +399,8 @@ static void retained(void) {
     CHECK_EQ(swt_addresses_put(&map, 0x20000, 1, &id), 0);
     CHECK(swt_retained_add(&r, &op[1], 1, &map));
     CHECK_EQ(swt_retained_next_ns(&r), 1700);
-    CHECK_EQ(r.points[7].requested_bytes, 4100);
-    CHECK_EQ(r.points[7].page_bytes, 2 * 4096);
+    CHECK_EQ(r.points[7].requested_bytes, 4000); /* 1500 ns: before object 1, of which 100 bytes */
+    CHECK_EQ(r.points[7].page_bytes, 2 * 4096 - 100);
     CHECK(swt_addresses_remove(&map, 0x10000, &id));
     CHECK(swt_retained_add(&r, &op[2], 2, &map) && swt_retained_end(&r, &map));
     CHECK_EQ(r.next, 32);
@@ -413,12 +413,97 @@ static void retained(void) {
     /* Once object 1 is freed too, the last moment is part of that, and 4,400 bytes are next. */
     CHECK(swt_retained_add(&r, &op[4], 1, &map));
     best = swt_retained_best(&r);
-    CHECK(best != NULL && best->ns == 1700);
+    CHECK(best != NULL && best->ns == 3100);
     CHECK_EQ(best->malloc_bytes, 4500);
     CHECK_EQ(best->requested_bytes, 100);
     swt_retained_free(&r);
     swt_addresses_free(&map);
     swt_notes_free(&notes);
+}
+
+/* The retained memory of a run of 6,400 ns with 5,000 resident bytes, of which pauses add their own,
+ * in a tick of 1 ns. 10 objects of 400 bytes in one page are allocated at 0 ns. At 900 ns eight are
+ * freed, and then `last_size` bytes allocated at the same reading of the clock, perhaps after the
+ * pause that ends at 950 ns. At 6350 ns the first object but `left` is freed. */
+static swt_retained_point best_of(const char *pauses, uint64_t last_size, uint32_t left) {
+    uint8_t memory[256];
+    swt_buffer meta = {.data = memory, .capacity = sizeof memory};
+    CHECK(swt_put_meta(&meta, "rss_series", "0:5000 6400:5000"));
+    CHECK(swt_put_meta(&meta, "rss_pauses", pauses));
+    swt_notes notes = {.first_clock = {.ticks = 1000, .ns_per_tick_q32 = UINT64_C(1) << 32}};
+    swt_block block = {.kind = SWT_BLOCK_META, .raw_bytes = (uint32_t)meta.used};
+    CHECK(swt_notes_add(&notes, &block, memory, 1000) == NULL);
+    swt_retained r;
+    swt_retained_init(&r, &notes);
+    swt_addresses map = {0};
+    uint32_t gone;
+    sw_op op;
+    for (uint32_t id = 0; id < 10; id++) {
+        op = (sw_op){.size = 400, .object = id, .kind = SW_OP_ALLOC};
+        CHECK_EQ(swt_addresses_put(&map, 0x10000 + 400 * id, id, &gone), 0);
+        CHECK(swt_retained_add(&r, &op, 1, &map));
+    }
+    for (uint32_t id = 2; id < 10; id++) {
+        op = (sw_op){.time_ns = 900, .object = id, .kind = SW_OP_FREE};
+        CHECK(swt_addresses_remove(&map, 0x10000 + 400 * id, &gone));
+        CHECK(swt_retained_add(&r, &op, 1, &map));
+    }
+    op = (sw_op){.time_ns = 900, .size = last_size, .object = 10, .kind = SW_OP_ALLOC};
+    CHECK_EQ(swt_addresses_put(&map, 0x20000, 10, &gone), 0);
+    CHECK(swt_retained_add(&r, &op, 1, &map));
+    op = (sw_op){.time_ns = 950, .object = 10, .kind = SW_OP_FREE};
+    CHECK(swt_addresses_remove(&map, 0x20000, &gone));
+    CHECK(swt_retained_add(&r, &op, 1, &map));
+    for (uint32_t id = left; id < 2; id++) {
+        op = (sw_op){.time_ns = 6350, .object = id, .kind = SW_OP_FREE};
+        CHECK(swt_addresses_remove(&map, 0x10000 + 400 * id, &gone));
+        CHECK(swt_retained_add(&r, &op, 1, &map));
+    }
+    CHECK(swt_retained_end(&r, &map));
+    const swt_retained_point *best = swt_retained_best(&r);
+    swt_retained_point copy = best != NULL ? *best : (swt_retained_point){0};
+    swt_retained_free(&r);
+    swt_addresses_free(&map);
+    swt_notes_free(&notes);
+    return copy;
+}
+
+/* Ticks are 1000 more than times. */
+static void pauses(void) {
+    /* Only parts: at 1100 ns and later 800 bytes are requested. */
+    swt_retained_point best = best_of("", 0, 2);
+    CHECK(best.kind == SWT_RETAINED_PART && best.ns == 1300);
+    CHECK_EQ(best.requested_bytes, 800);
+    /* A pause counts however short it is for the run. Its last frees may come after it, so all that
+     * was requested before them counts. */
+    best = best_of("1900:1950:20000", 0, 2);
+    CHECK(best.kind == SWT_RETAINED_PAUSE && best.ns == 900);
+    CHECK_EQ(best.malloc_bytes, 20000);
+    CHECK_EQ(best.requested_bytes, 4000);
+    CHECK_EQ(best.op, 10);
+    /* So may an allocation come before it, but not the free at its end. */
+    best = best_of("1900:1950:20000", 9000, 2);
+    CHECK_EQ(best.requested_bytes, 9800);
+    CHECK_EQ(best.op, 19);
+    best = best_of("1901:1950:20000", 9000, 2);
+    CHECK_EQ(best.requested_bytes, 9800);
+    /* The last pause reaches to the end. The end without one counts if enough is left. */
+    best = best_of("1900:1950:5000 7360:8000:20000", 0, 1);
+    CHECK(best.kind == SWT_RETAINED_PAUSE && best.ns == 6360);
+    CHECK_EQ(best.requested_bytes, 400);
+    best = best_of("7400:7400:20000", 0, 1);
+    CHECK(best.kind == SWT_RETAINED_LAST && best.ns == 6400);
+    CHECK_EQ(best.requested_bytes, 400);
+    CHECK(best_of("7400:7400:20000", 0, 0).kind == SWT_RETAINED_PART);
+    /* Of two pauses with about the same waste the longer one counts. */
+    best = best_of("1960:1990:19000 3000:3020:20000", 0, 2);
+    CHECK(best.kind == SWT_RETAINED_PAUSE && best.ns == 960);
+    best = best_of("1960:1990:17000 3000:3020:20000", 0, 2);
+    CHECK(best.kind == SWT_RETAINED_PAUSE && best.ns == 2000);
+    /* What is malformed is left out. */
+    CHECK(best_of("1950:1900:20000", 0, 2).kind == SWT_RETAINED_PART);
+    CHECK(best_of("1900:1950", 0, 2).kind == SWT_RETAINED_PART);
+    CHECK(best_of("x", 0, 2).kind == SWT_RETAINED_PART);
 }
 
 static void ids(void) {
@@ -479,6 +564,7 @@ int main(void) {
     addresses();
     pages_of_addresses();
     retained();
+    pauses();
     ids();
     return check_result();
 }

@@ -27,14 +27,18 @@ _RETAINED = ("kept_ns", "kept_op", "kept_malloc", "kept_requested", "kept_pages"
 class RetainedMemory(Result):
     """The most that the program's malloc kept resident without need.
 
-    It is the second most of malloc_bytes - requested_bytes at 32 evenly spaced moments, so it lasts
-    for about a sixteenth of the run. A moment at which the program frees its objects, as at its
-    end, does not count: more than a 64th of the requested bytes is freed until the next one.
+    It is the most of malloc_bytes - requested_bytes in the pauses of the program (no recorded call
+    for 100 ms; the 32 longest), at its end, and at 32 evenly spaced moments. Of these moments the
+    second most counts, so it lasts for about a sixteenth of the run; one at which the program frees
+    its objects does not count: more than a 64th of the requested bytes is freed until the next one.
+    Nor does the end if less is requested than a sixteenth of the most, or half of what was in the
+    last 32nd of the run. Among moments with at least nine tenths of the most, the longest is taken.
 
     Attributes:
-        time_ns: the moment, since the start of the recording.
+        time_ns: the moment, since the start of the recording; of a pause, its start.
         op: operations until then.
-        malloc_bytes: resident, from the RSS of the moment and the other parts at the peak.
+        malloc_bytes: resident; at the evenly spaced moments, from the RSS and the other parts at
+            the peak.
         requested_bytes: by live objects.
         pages_bytes: of the pages of 4 KiB that live objects are in, resident or not. malloc_trim
             returns about malloc_bytes - pages_bytes.

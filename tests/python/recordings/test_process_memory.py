@@ -204,6 +204,50 @@ def test_what_a_trim_would_return(tmp_path: Path) -> None:
     assert "malloc_trim(0)" in found.change
 
 
+QUIET = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OBJECTS = 65536, SIZE = 1008, KEPT_EVERY = 20 };
+static char *objects[OBJECTS];
+
+/* For 5 s, calls are less than 100 ms apart. Then 64 MiB are allocated and 95 % freed, and for
+ * 0.12 s nothing is called: the 32nd part of the run or less. With an argument the process ends
+ * then; otherwise it frees some of the rest before. */
+int main(int argc, char **argv) {
+    (void)argv;
+    for (int i = 0; i < 500; i++) {
+        for (int k = 0; k < 100; k++) free(malloc((size_t)k));
+        usleep(10000);
+    }
+    for (int i = 0; i < OBJECTS; i++) objects[i] = memset(malloc(SIZE), 1, SIZE);
+    for (int i = 0; i < OBJECTS; i++)
+        if (i % KEPT_EVERY != 0) free(objects[i]);
+    usleep(120000);
+    if (argc > 1) return 0;
+    for (int i = 0; i < 64; i++) free(objects[i * KEPT_EVERY]);
+    return 0;
+}
+"""
+
+
+@needs_recorder()
+@pytest.mark.parametrize("arguments", [(), ("end",)])
+def test_a_short_quiet_phase_after_a_long_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Whether the first call after it notices it, or the end of the process."""
+    program, out = compiled(tmp_path, QUIET), tmp_path / "a.swt"
+    done = spanwise("record", "-o", out, "--", program, *arguments)
+    assert done.returncode == 0, done.stderr
+    memory = sw.Recording.open(out).memory
+    assert memory is not None and memory.retained is not None
+    kept, objects = memory.retained, 65536
+    assert kept.malloc_bytes == pytest.approx(objects * 1024, rel=0.1)
+    assert kept.requested_bytes == pytest.approx(objects / 20 * 1008, rel=0.1)
+    assert kept.pages_bytes == pytest.approx(objects / 20 * 4096, rel=0.1)
+    assert kept.op == pytest.approx(500 * 200 + objects * 1.95, abs=100)
+
+
 def test_programs_with_an_allocator_of_their_own(tmp_path: Path) -> None:
     assert own_allocator(sys.executable).startswith("CPython's pymalloc")
     assert own_allocator("/bin/ls") == ""
