@@ -7,13 +7,14 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import spanwise as sw
 from spanwise._lib import lib
 
-from tests.python.helpers import in_threads
+from tests.python.helpers import in_threads, wait_for
 
 NODES = 2_000
 
@@ -259,6 +260,7 @@ def test_threads_join_at_their_first_call_and_wait_outside() -> None:
         go_on.set()
         thread.join(60)
         heap.collect()
+        wait_for(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists())
         heap.verify()
 
 
