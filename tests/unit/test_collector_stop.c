@@ -490,7 +490,8 @@ static int about_to_end; /* atomic */
 
 static void *allocate_and_end(void *arg) {
     sw_gc *used = arg;
-    for (int i = 0; i < 100; i++) CHECK(sw_heap_alloc(sw_gc_heap(used), 8 << i % 12, 0) != NULL);
+    for (int i = 0; i < 100; i++)
+        CHECK(sw_heap_alloc(sw_gc_heap(used), (size_t)8 << i % 12, 0) != NULL);
     __atomic_add_fetch(&about_to_end, 1, __ATOMIC_RELEASE);
     return NULL;
 }
