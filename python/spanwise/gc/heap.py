@@ -370,7 +370,9 @@ class CollectedHeap(Cycles):
                 or of 4 MiB if that is more, has been allocated. 0: never.
             limit_bytes: a soft limit of live plus newly allocated bytes: cycles start earlier, but
                 not before a sixteenth of the live bytes, or 64 KiB, is allocated. None: no limit.
-            in_steps: a cycle begins halfway to that point, and later allocations run it in steps;
+            in_steps: a cycle begins halfway to that point, and later allocations run it in steps,
+                whose size follows from the bytes that were live after the last cycle. The first
+                cycle knows of none, so it may end in one long step: call `collect()` before.
                 False: a due cycle runs at once. A `concurrent` heap ignores it: cycles begin
                 halfway, and an allocation that reaches the point waits for the cycle's end.
 

@@ -15,11 +15,11 @@ from spanwise._lib import check, ffi, lib
 from spanwise.ledger.parts import (
     OUTSIDE,
     PARTS,
-    PEAK_RESIDENT,
     SUMS,
     Measures,
     RunStats,
     at_moment,
+    common_moment,
     measures_json,
     measures_of,
 )
@@ -477,12 +477,7 @@ class Comparison(Result, Value, Tabular):
     @property
     def when(self) -> str:
         """The moment of the ledgers, for titles: "at peak-resident under go"."""
-        moments = {ledger.at: None for ledger in self.ledgers}
-        others = [at for at in moments if at != PEAK_RESIDENT]
-        if others:
-            return at_moment(others[0])
-        own = len(self.ledgers) > 1
-        return f"each at its own {PEAK_RESIDENT}" if own else f"at {PEAK_RESIDENT}"
+        return common_moment([ledger.at for ledger in self.ledgers])
 
     def text_rows(self) -> list[tuple[str, ...]]:
         """Return one row per part, with one column per ledger; the last is of the whole run."""

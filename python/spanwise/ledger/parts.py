@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -44,6 +45,20 @@ def at_moment(at: str) -> str:
     """A moment in a title: "at peak", "(1.5 s)"."""
     named = at in MOMENTS or at.startswith(peak_resident_under(""))
     return f"at {at}" if named else f"({at})"
+
+
+def common_moment(moments: Sequence[str]) -> str:
+    """Return the moment that ledgers have in common, for titles: "at peak-resident under go".
+
+    Of a comparison the first ledger is at its own peak, and the others are at that of the first.
+    """
+    others = list(dict.fromkeys(at for at in moments if at != PEAK_RESIDENT))
+    if len(others) > 1:
+        return "at different moments"
+    if others:
+        return at_moment(others[0])
+    own = len(moments) > 1
+    return f"each at its own {PEAK_RESIDENT}" if own else f"at {PEAK_RESIDENT}"
 
 
 OUTSIDE = ("instrument_bytes", "pending_bytes", "unswept_bytes")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.errors import InvalidError
-from spanwise.ledger.parts import PARTS
+from spanwise.ledger.parts import PARTS, common_moment
 from spanwise.plots.style import (
     LINES,
     add_legend,
@@ -95,8 +95,8 @@ def ledgers(
     ax.set_xlabel(f"held beyond requested, {unit}" if waste_only else f"held, {unit}")
     first = rows[0] if rows else None
     if first is not None:
-        several = len({ledger.at for ledger in rows}) > 1
-        at = "at different moments" if several else when(first.at)
+        moments = {ledger.at for ledger in rows}
+        at = when(first.at) if len(moments) == 1 else common_moment([each.at for each in rows])
         same = labels and len({ledger.table for ledger in rows}) == 1
         table = f", table {first.table}" if same else ""
         ax.set_title(f"{first.source or 'where the bytes are'} {at}{table}")

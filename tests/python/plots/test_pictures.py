@@ -149,6 +149,9 @@ def test_ledgers() -> None:
     assert plots.ledgers([one, other]).get_title() == "where the bytes are now"
     other.at = "end"
     assert plots.ledgers([one, other]).get_title() == "where the bytes are at different moments"
+    one.at, other.at = "peak-resident", "peak-resident under t"  # of a comparison
+    title = plots.ledgers([one, other]).get_title()
+    assert title == "where the bytes are at peak-resident under t"
     other.resident_bytes = None  # lines for all of them or for none
     assert not plots.ledgers([one, other]).collections
 
