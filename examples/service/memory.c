@@ -180,18 +180,29 @@ static void give(sw_service_share *share, sw_service_part part) {
     share->parts[part] = NULL;
 }
 
-/* Add the collector's last cycle to the sums. The batches of all threads have at most one, because
- * they allocate less than a cycle's trigger. */
+static void add_cycle(sw_service_result *seen, const sw_gc_cycle *cycle) {
+    seen->collections++;
+    seen->pause_ns += cycle->mark_ns + cycle->sweep_ns;
+    seen->scanned_bytes += cycle->marked_bytes;
+    if (cycle->longest_ns > seen->longest_pause_ns) seen->longest_pause_ns = cycle->longest_ns;
+}
+
+/* Add the cycles that have ended to the sums. The batches of all threads have at most one, because
+ * they allocate less than a cycle's trigger, unless the system stops a thread meanwhile. Of cycles
+ * that the collector has forgotten only the number is known. */
 static void look_at_cycles(sw_service_memory *memory) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    sw_gc_cycle last = {.struct_bytes = sizeof last}, cycle = last;
     (void)pthread_mutex_lock(&memory->lock);
-    if (sw_gc_last_cycle(memory->gc, &cycle) == SW_OK && cycle.number != memory->cycles) {
-        sw_service_result *seen = memory->seen;
-        seen->collections += cycle.number - memory->cycles;
-        memory->cycles = cycle.number;
-        seen->pause_ns += cycle.mark_ns + cycle.sweep_ns;
-        seen->scanned_bytes += cycle.marked_bytes;
-        if (cycle.longest_ns > seen->longest_pause_ns) seen->longest_pause_ns = cycle.longest_ns;
+    if (sw_gc_last_cycle(memory->gc, &last) == SW_OK) {
+        while (memory->cycles + SW_GC_ENDED_CYCLES < last.number) {
+            memory->cycles++;
+            memory->seen->collections++;
+        }
+        while (memory->cycles < last.number &&
+               sw_gc_ended_cycle(memory->gc, memory->cycles + 1, &cycle) == SW_OK) {
+            memory->cycles++;
+            add_cycle(memory->seen, &cycle);
+        }
     }
     (void)pthread_mutex_unlock(&memory->lock);
 }
