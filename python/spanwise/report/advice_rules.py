@@ -368,8 +368,8 @@ _PURGE = {
 
 
 def _can_trim(facts: AdviceFacts) -> bool:
-    """Whether the program's owner can call functions of C; JavaScript cannot."""
-    return "Node.js" not in facts.recording.runtimes
+    """Whether the program's owner can call functions of C; JavaScript and PHP cannot."""
+    return not {"Node.js", "PHP"} & set(facts.recording.runtimes)
 
 
 def _trim_call(facts: AdviceFacts) -> str:

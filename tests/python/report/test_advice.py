@@ -311,6 +311,9 @@ def test_advice_under_a_switch_that_users_do_not_set(tmp_path: Path) -> None:
     assert trim.change.startswith("Call ctypes.CDLL(None).malloc_trim(0) when work pauses")
     assert "It was recorded with PYTHONMALLOC=malloc, unlike" in found.advice().verdict
     assert found.advice().overlap == "Savings 1 and 2 add up."
+    php = in_process(ops, tmp_path / "b.swt", (), "php", **SPREAD).advice()
+    assert [one.under for one in php] == ["USE_ZEND_ALLOC=0"]
+    assert "malloc_trim" not in str(php)  # PHP cannot call it
 
 
 def test_slots_of_spanwise_only_where_spanwise_saves(tmp_path: Path) -> None:
