@@ -2,7 +2,7 @@
 /* Forks while other threads are inside caches, or hold the locks of arenas, trackers, slabs, pools,
  * scalable allocators, ranges and backings, or walk the loaded modules, and while caches keep large
  * objects or empty spans. The child can use all of them, and no object is lost. One argument: the
- * number of forks of each kind beside caches (40 by default). */
+ * number of forks of each kind other than those of caches (40 by default). */
 #include <stdatomic.h>
 
 #include "arenas.h"

@@ -290,7 +290,7 @@ SPREAD = {"rss_kept_pages": 15 * MIB, "rss_kept_requested": 5 * MIB}
 def test_advice_is_what_the_programs_owner_can_do(
     tmp_path: Path, program: str, kinds_: list[str], change: str
 ) -> None:
-    """JavaScript cannot call malloc_trim, and nobody tells Redis where to put its strings."""
+    """JavaScript cannot call malloc_trim, and Redis chooses the places of its strings."""
     ops = allocations([1024] * 10_240)
     found = in_process(ops, tmp_path / "a.swt", (), program, **SPREAD).advice()
     later = [one for one in found if one.at == "0.010"]
