@@ -21,6 +21,7 @@ _WARN_BYTES = 8 << 20
 
 _PARTS = ("peak", "ns", "malloc", "mapped", "data", "file", "recorder", "end_malloc")
 _RETAINED = ("kept_ns", "kept_op", "kept_malloc", "kept_requested", "kept_pages")
+_LASTS = ("kept_from", "kept_until")
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,12 @@ class RetainedMemory(Result):
     """The most that the program's malloc kept resident without need.
 
     It is the most of malloc_bytes - requested_bytes in the pauses of the program (no recorded call
-    for 100 ms; the 32 longest), at its end, and at 32 evenly spaced moments. Of these moments the
-    second most counts, so it lasts for about a sixteenth of the run; one at which the program frees
-    its objects does not count: more than a 64th of the requested bytes is freed until the next one.
-    Nor does the end if less is requested than a sixteenth of the most, or half of what was in the
-    last 32nd of the run. Among moments with at least nine tenths of the most, the longest is taken.
+    for 100 ms; the 32 longest, and that before its end), and at 32 evenly spaced moments. A pause
+    shorter than a second and a 16th of the run does not count if more than an eighth of the
+    requested bytes is freed soon after it. Of the evenly spaced moments the second most counts, so
+    it lasts for about a sixteenth of the run; one at which the program frees its objects does not
+    count: more than a 64th of the requested bytes is freed until the next one. Among moments with
+    at least nine tenths of the most, the longest is taken.
 
     Attributes:
         time_ns: the moment, since the start of the recording; of a pause, its start.
@@ -42,6 +44,9 @@ class RetainedMemory(Result):
         requested_bytes: by live objects.
         pages_bytes: of the pages of 4 KiB that live objects are in, resident or not. malloc_trim
             returns about malloc_bytes - pages_bytes.
+        from_ns: when the state began, of the moments above: in all until until_ns at least three
+            quarters as much was kept.
+        until_ns: when it ended; both are 0 in recordings of earlier versions.
     """
 
     time_ns: int
@@ -49,6 +54,8 @@ class RetainedMemory(Result):
     malloc_bytes: int
     requested_bytes: int
     pages_bytes: int
+    from_ns: int = 0
+    until_ns: int = 0
 
     def __str__(self) -> str:
         return (
@@ -82,6 +89,9 @@ class ProcessMemory(Result):
             were never written; 0 if not known.
         retained: the most that malloc kept without need; None: nothing, or not known, because the
             program was killed or the recording is not in order.
+        peak_requested_bytes: requested bytes at the peak RSS: the most while the RSS was within 1 %
+            of it; 0: not known.
+        peak_op: operations until then.
         series: resident bytes of malloc over time, as pairs (time in ns, bytes): the RSS without
             the other parts, which are taken to be as at the peak; at most 512, () if it was killed.
     """
@@ -96,6 +106,8 @@ class ProcessMemory(Result):
     end_malloc_bytes: int
     untouched_bytes: int = 0
     retained: RetainedMemory | None = None
+    peak_requested_bytes: int = 0
+    peak_op: int = 0
     series: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -158,7 +170,7 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
     peak, *parts, recorder, end_malloc = (found[name] for name in _PARTS)
     kept = None
     if all(name in found for name in _RETAINED):
-        kept = RetainedMemory(*(found[name] for name in _RETAINED))
+        kept = RetainedMemory(*(found.get(name, 0) for name in (*_RETAINED, *_LASTS)))
     time_ns, malloc, mapped, data, file = parts
     memory = ProcessMemory(
         max(peak - recorder, 0),
@@ -171,6 +183,8 @@ def read_memory(meta: Iterable[tuple[str, str]]) -> ProcessMemory | None:
         end_malloc,
         found.get("untouched", 0),
         kept,
+        found.get("peak_requested", 0),
+        found.get("peak_op", 0),
     )
     return _at_the_peak(memory, _points(dict(pairs).get("rss_series", "")))
 
