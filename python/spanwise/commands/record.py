@@ -56,7 +56,9 @@ def add_record(commands: SubParsers) -> None:
     add_option(
         parser,
         "--python-sites",
-        "for CPython 3.9 to 3.14, call sites are lines of Python with function, file and callers",
+        "for CPython 3.9 to 3.14, call sites are lines of Python with function, file and callers"
+        " (the default); without, they are return addresses, which costs less",
+        action=argparse.BooleanOptionalAction,
     )
     add_program_options(parser)
 

@@ -162,7 +162,7 @@ class LiveObjects:
         slot_bytes: of the class of its span; 0: whole pages.
         placed_ns: when it was last allocated or resized.
         counts: the columns of _COUNTS; `live_objects` is 1.
-        op: the moment, as a number of operations.
+        placed: where they are; `placed.ledger` is the ledger of the moment.
     """
 
     site: NDArray[np.int64]
@@ -170,7 +170,12 @@ class LiveObjects:
     slot_bytes: NDArray[np.int64]
     placed_ns: NDArray[np.uint64]
     counts: tuple[NDArray[np.int64], ...]
-    op: int
+    placed: Placed
+
+    @property
+    def op(self) -> int:
+        """The moment, as a number of operations."""
+        return self.placed.done
 
 
 def objects_of(
@@ -190,7 +195,7 @@ def objects_of(
     site = np.array([same.get(one, one) for one in seen.tolist()], np.int64)[place]
     counts = (np.ones(len(size), np.int64), size, whole - size, kept, resident)
     thread, placed_ns = latest.thread[placed.ids], latest.time_ns[placed.ids]
-    return LiveObjects(site, thread, slot, placed_ns, counts, placed.done)
+    return LiveObjects(site, thread, slot, placed_ns, counts, placed)
 
 
 def span_of(placed: Placed) -> NDArray[np.int64]:
@@ -202,12 +207,12 @@ def span_of(placed: Placed) -> NDArray[np.int64]:
 
 
 def add_by_site(
-    placed: Placed,
     objects: LiveObjects,
     frames: Mapping[int, tuple[str, ...]],
     build_ids: Mapping[str, str],
 ) -> LiveSites:
     """Add up live objects by site."""
+    placed = objects.placed
     sites, place = np.unique(objects.site, return_inverse=True)
     sums = [sum_by(place, column, len(sites)) for column in objects.counts]
     found = [

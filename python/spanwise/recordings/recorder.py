@@ -205,7 +205,7 @@ class RecordOptions:
     children: bool = False  # also record child processes
     stacks: int | None = None
     keep_pymalloc: bool = False  # let CPython use its own allocator
-    python_sites: bool = False  # call sites of CPython are lines of Python
+    python_sites: bool | None = None  # call sites of CPython are lines of Python, if possible
     sample_bytes: int = 0  # mean bytes between sample points; 0: record all objects
     env: Mapping[str, str] | None = None  # the program's environment; None: that of this process
     cwd: str | os.PathLike[str] | None = None  # its working folder; None: that of this process
@@ -222,7 +222,7 @@ def record(
     children: Literal[False] = ...,
     stacks: int | None = ...,
     keep_pymalloc: bool = ...,
-    python_sites: bool = ...,
+    python_sites: bool | None = ...,
     env: Mapping[str, str] | None = ...,
     cwd: str | os.PathLike[str] | None = ...,
     force: bool = ...,
@@ -235,7 +235,7 @@ def record(
     children: bool = ...,
     stacks: int | None = ...,
     keep_pymalloc: bool = ...,
-    python_sites: bool = ...,
+    python_sites: bool | None = ...,
     env: Mapping[str, str] | None = ...,
     cwd: str | os.PathLike[str] | None = ...,
     force: bool = ...,
@@ -247,7 +247,7 @@ def record(
     children: bool = False,
     stacks: int | None = None,
     keep_pymalloc: bool = False,
-    python_sites: bool = False,
+    python_sites: bool | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -269,7 +269,8 @@ def record(
             PYTHONMALLOC=malloc, so that all its objects are recorded.
         python_sites: call sites of CPython 3.9 to 3.14 are the lines of Python that run, with
             function, file and callers. Where no Python runs, and in a free-threaded build, they
-            are return addresses.
+            are return addresses. False: return addresses everywhere, which costs less; None: lines,
+            but with keep_pymalloc or stacks 0.
         env: the program's environment; None: that of this process.
         cwd: its working folder; None: that of this process.
         force: replace the output if it exists, and remove the recordings of other processes that
@@ -339,7 +340,9 @@ def _run(
     output = followed(output)
     depth = options.stacks
     stacks = None if depth is None else _lib.as_index(depth, "stacks", STACKS_MAX)
-    if options.python_sites and (stacks == 0 or options.keep_pymalloc):
+    can_have_lines = stacks != 0 and not options.keep_pymalloc
+    lines = can_have_lines if options.python_sites is None else options.python_sites
+    if lines and not can_have_lines:
         other = (
             "keep_pymalloc (--keep-pymalloc)" if options.keep_pymalloc else "stacks 0 (--stacks)"
         )
@@ -352,7 +355,7 @@ def _run(
         **python_variables(program, options.keep_pymalloc),
         "LD_PRELOAD": preload_of(recorder, base),
         "SPANWISE_RECORD_CHILDREN": str(int(options.children)),
-        "SPANWISE_RECORD_PYTHON": str(int(options.python_sites)),
+        "SPANWISE_RECORD_PYTHON": str(int(lines)),
     }
     variables.pop("SPANWISE_RECORD_PID", None)
     variables.pop("SPANWISE_RECORD_STACKS", None)
@@ -391,7 +394,7 @@ def _run(
             status,
             stopped_by,
             unordered,
-            options.python_sites,
+            bool(options.python_sites),
             options.sample_bytes,
         )
 

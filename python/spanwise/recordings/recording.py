@@ -25,7 +25,6 @@ from spanwise.recordings import sources
 from spanwise.recordings.live_sites import (
     LiveObjects,
     LiveSites,
-    Placed,
     add_by_site,
     add_live,
     count_groups,
@@ -533,16 +532,16 @@ class Recording(History, RecordingQueries):
         with self._simulation(query.table, query, resident=detail != "sums") as simulation:
             return timeline_of(simulation, spread, detail)
 
-    def _live_objects(self, query: QueryArgs) -> tuple[Placed, LiveObjects]:
+    def _live_objects(self, query: QueryArgs) -> LiveObjects:
         """Return the live objects at a moment: addresses, and what each occupies and keeps."""
         placed, latest = self._run(query, live_at)
-        return placed, objects_of(placed, latest, query.table, self._frames)
+        placed = replace(placed, ledger=replace(placed.ledger, remark=self.remark))
+        return objects_of(placed, latest, query.table, self._frames)
 
     def _live_sites(self, query: QueryArgs) -> LiveSites:
-        placed, objects = self._live_objects(query)
-        sites = add_by_site(placed, objects, self._frames, build_ids_of(self.modules))
-        ledger = replace(sites.ledger, remark=self.remark)
-        return replace(sites, ledger=ledger, imported=self.imported)
+        objects = self._live_objects(query)
+        sites = add_by_site(objects, self._frames, build_ids_of(self.modules))
+        return replace(sites, imported=self.imported)
 
     def live_objects(
         self,
@@ -554,7 +553,11 @@ class Recording(History, RecordingQueries):
     ) -> LiveObjects:
         """Return what each live object occupies and keeps, as columns; arguments as in `ledger`."""
         with self._query("live objects", table, at, options, progress) as query:
-            return self._live_objects(query)[1]
+            return self._live_objects(query)
+
+    def latest(self, op: int) -> Latest:
+        """Return the last operation on each object among the first `op`, by object."""
+        return Latest.until(self._watched_blocks("live objects"), op)
 
     def site_labels(self, sites: Iterable[int]) -> dict[int, str]:
         """Return the innermost callers of call sites, as text, by the sites' ids."""
@@ -595,15 +598,17 @@ class Recording(History, RecordingQueries):
         return made
 
     def _site_groups(self, query: QueryArgs) -> Rows:
-        _, objects = self._live_objects(query)
+        objects = self._live_objects(query)
         allocated = count_groups(self.blocks(), query.table, same_sites(self._frames))
         return add_live(allocated, objects)
 
     def _span_pinning(self, query: QueryArgs, by: str) -> SpanPinning:
-        placed, objects = self._live_objects(query)
-        placed = replace(placed, ledger=replace(placed.ledger, remark=self.remark))
-        keys = keys_of(by, placed, objects, self.blocks())
-        found = replace(span_pinning_of(placed, objects, keys, by), imported=self.imported)
+        return self.pinning_of(self._live_objects(query), by)
+
+    def pinning_of(self, objects: LiveObjects, by: str = "site") -> SpanPinning:
+        """Return who pins spans among the objects of `live_objects`; `by` as in `span_pinning`."""
+        keys = keys_of(by, objects, self.blocks())
+        found = replace(span_pinning_of(objects, keys, by), imported=self.imported)
         if by != "site":
             return found
         ids = found.array["group"].tolist()

@@ -37,6 +37,8 @@ UNKNOWN_ONLY = "no call sites are known: record the program with --stacks 16 (st
 _IMPORTED_ONLY = "no call sites are known: spanwise convert found none in the file it read"
 _STANDARD = re.compile(r"/lib/python3\.\d+t?/(?!(site|dist)-packages/)|\(<frozen ")
 """In a line of Python's own modules."""
+_NAMELESS = re.compile(r"\.so[.\d]*\+0x")
+"""In the name of a library's function without a symbol, which does not help as a caller."""
 _STARTS = ("__libc_start_call_main", "__libc_start_main_impl", "__libc_start_main", "_start")
 
 
@@ -188,7 +190,7 @@ def _callers(site: Framed, most: int) -> str:
         if function == before:
             continue  # inlined into itself by the compiler, or a recursion
         longer = f"{text} < {function}"
-        if len(longer) > most or function in _STARTS:
+        if len(longer) > most or function in _STARTS or _NAMELESS.search(function):
             break
         text = longer
     return text

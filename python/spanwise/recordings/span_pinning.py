@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from spanwise import _format, errors
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger
-from spanwise.recordings.live_sites import LiveObjects, Placed, span_of, sum_by
+from spanwise.recordings.live_sites import LiveObjects, span_of, sum_by
 from spanwise.recordings.sites import (
     LABEL,
     ROOM_MIN,
@@ -223,9 +223,10 @@ def check_by(by: str) -> None:
 
 
 def keys_of(
-    by: str, placed: Placed, objects: LiveObjects, blocks: Iterator[NDArray[np.void]]
+    by: str, objects: LiveObjects, blocks: Iterator[NDArray[np.void]]
 ) -> NDArray[np.uint64]:
     """Return the group of each live object; `blocks` are all operations, for lifetimes."""
+    placed = objects.placed
     if by == "age":
         now = np.uint64(placed.ledger.time_ns)
         return floor_pow2(now - np.minimum(objects.placed_ns, now))
@@ -261,10 +262,9 @@ def lifetimes_of(
     return found
 
 
-def span_pinning_of(
-    placed: Placed, objects: LiveObjects, keys: NDArray[np.uint64], by: str
-) -> SpanPinning:
+def span_pinning_of(objects: LiveObjects, keys: NDArray[np.uint64], by: str) -> SpanPinning:
     """Sum up the spans and bytes that groups pin; `keys` are the groups of the objects."""
+    placed = objects.placed
     spans, of_span = placed.spans, span_of(placed)
     live = np.bincount(of_span, minlength=len(spans))
     partial = (np.asarray(spans["cls"]) != 0) & (live > 0) & (live < np.asarray(spans["slots"]))

@@ -18,6 +18,7 @@ from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.recording import Recording
 from spanwise.report.advice_facts import PEAK, Advice, AdviceFacts
 from spanwise.report.advice_rules import RULES, benched, fitted_table, has_peaks, real_runs, spread
+from spanwise.report.verdict import Finding, findings, nothing, verdict
 from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
 from spanwise.tables.table import SizeClassTable
@@ -30,6 +31,8 @@ _NEEDS_SPANWISE = {"size", "table", "caches"}
 """Kinds of advice that helps only under spanwise,"""
 _RUNS_SPANWISE = {"allocator", "retained"}
 """and is given only with one of these kinds, which may say that spanwise needs less."""
+_WORTH_SPANWISE = 0.1
+"""What saves only under spanwise is given from such a share of the most that others save."""
 ADVICE_PASSES = 12
 """Simulations of the recording that the rules need, at most."""
 
@@ -39,7 +42,10 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
     """The verdict on a program's memory, and advice that saves most first.
 
     Attributes:
-        verdict: how much the program wastes, in one or two sentences.
+        verdict: how much the program wastes, in one sentence.
+        findings: what explains it: pairs (name, text) such as ("held by", "6.0 MiB in 6,144
+            objects: main (a.c:3)"). Names: "held by" (the most requested at the peak RSS), "most
+            waste" (at another moment), "recorded", "simulated", "runs" and "note".
         items: the advice.
         source: name of the recording.
         remark: a sentence that every reader must know, such as how little was recorded; or "".
@@ -51,6 +57,7 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
     source: str
     remark: str = ""
     nothing: str = NOTHING
+    findings: tuple[Finding, ...] = ()
 
     @property
     def overlap(self) -> str:
@@ -88,22 +95,34 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
             "source": self.source,
             "verdict": self.verdict,
             "remark": self.remark,
+            "findings": [list(one) for one in self.findings],
             "advice": advice,
         }
 
     def __str__(self) -> str:
         lines = [*_wrapped(_sentence(self.remark), ""), *_wrapped(self.verdict, "")]
+        lines += ["", *self._finding_lines()] if self.findings else []
         for i, one in enumerate(self.items, 1):
             indent = " " * (len(str(i)) + 2)
             lines += ["", f"{i}. {one.title}"]
             lines += [*_wrapped(one.finding, indent), *_wrapped(one.change, indent)]
         if not self.items:
-            lines += _wrapped(self.nothing, "")
+            lines += ["", *_wrapped(self.nothing, "")]
         if self.overlap:
             lines += ["", self.overlap]
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _finding_lines(self) -> list[str]:
+        """The findings; a name that several have in common is printed once."""
+        width = max(len(name) for name, _ in self.findings) + 4
+        lines, last = [], ""
+        for name, text in self.findings:
+            first = "" if name == last else f"  {name}"
+            lines += _wrapped(text, " " * width, first.ljust(width))
+            last = name
+        return lines
 
     def _repr_html_(self) -> str:
         rows = [
@@ -111,7 +130,8 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
             for one in self.items
         ]
         head = ("saves", "at", "certainty", "finding", "change")
-        return _format.html_table(rows, head, self.verdict, left=5)
+        found = "".join(f"; {name}: {text}" for name, text in self.findings)
+        return _format.html_table(rows, head, f"{self.verdict.rstrip('.')}{found}.", left=5)
 
 
 def _add_up(a: Advice, b: Advice) -> bool:
@@ -143,11 +163,18 @@ def _failed(runs: BenchResult | None) -> str:
     return "; ".join(f"{_format.plural(n, 'run')} failed: {why}" for why, n in failed.items())
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
-    """Break text into lines of at most 100 columns, fewer in a narrower terminal."""
+def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
+    """Break text into lines of at most 100 columns, fewer in a narrower terminal.
+
+    `first` is before the first line, `indent` before the others, and before all if it is None.
+    """
     width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
     return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False
+        text,
+        width,
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_long_words=False,
     )
 
 
@@ -183,6 +210,32 @@ def advise(
         )
         if facts.own_memory is not None and not {one.kind for one in kept} & _RUNS_SPANWISE:
             kept = [one for one in kept if one.kind not in _NEEDS_SPANWISE]
-        verdict = " ".join(filter(None, (facts.verdict(), real_runs(runs) if runs else "")))
-        nothing = facts.nothing() or NOTHING
-        return AdviceList(verdict, tuple(kept), recording.name, remark, nothing)
+        measured = real_runs(runs) if runs else ""
+        return AdviceList(
+            verdict(facts),
+            _ranked(kept, facts.under),
+            recording.name,
+            remark,
+            nothing(facts) or NOTHING,
+            (*findings(facts), *((Finding("runs", measured),) if measured else ())),
+        )
+
+
+def _ranked(kept: Sequence[Advice], under: str) -> tuple[Advice, ...]:
+    """Leave out small savings under an allocator that is not in use, and put first what is easy.
+
+    A trim comes before the pools whose saving needs it, if it saves at least a quarter as much.
+    """
+    others = (one.saves_bytes for one in kept if not under or one.under != under)
+    least = _WORTH_SPANWISE * max(others, default=0)
+    found = [one for one in kept if one.under != under or one.saves_bytes >= least]
+    for trim in [one for one in found if one.kind == "trim"]:
+        place = found.index(trim)
+        needs = [
+            i
+            for i, one in enumerate(found[:place])
+            if one.kind == "pinning" and one.at == trim.at and "trim" in one.change
+        ]
+        if needs and trim.saves_bytes >= found[needs[0]].saves_bytes / 4:
+            found.insert(needs[0], found.pop(place))
+    return tuple(found)

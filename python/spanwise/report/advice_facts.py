@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
@@ -33,17 +34,8 @@ _NOISE_BYTES = 1 << 18
 _COMMAND_MAX = 60
 _KEPT_SHARE = 0.8
 """What malloc keeps is taken from the RSS if it has this share of the private memory."""
-_KEPT_MORE = 1.1
-"""The verdict names what malloc keeps later if that is so many times the waste at the peak."""
-_NEARLY = 0.95
-_MODEL_SHARE = 0.5
+MODEL_SHARE = 0.5
 """If malloc has a smaller share, its peak is elsewhere than the process's: they do not compare."""
-_HOLDERS = 3
-"""The verdict names at most so many call sites,"""
-_HOLDER_SHARE = 0.1
-"""each with at least this share of the requested bytes."""
-_ALL_BELOW = 0.9
-"""If malloc has a smaller share of the private memory, the verdict says who has the rest."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,8 @@ class Advice(Result):
     def title(self) -> str:
         """The saving: "saves 1.5 MiB at the end, under spanwise only (simulated)"."""
         when = {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"at {self.at} s")
-        under = f", under {self.under} only" if self.under else ""
+        only = "" if self.kind == "pinning" and "=" in self.under else " only"
+        under = f", under {self.under}{only}" if self.under else ""
         return f"saves {_format.size(self.saves_bytes)} {when}{under} ({self.certainty})"
 
     def __str__(self) -> str:
@@ -101,18 +94,38 @@ class AdviceFacts:
         memory = self.recording.memory
         return memory if memory is not None and memory.covers_peak else None
 
+    @property
+    def requested_bytes(self) -> int:
+        """Requested bytes while the RSS was at its peak; their own peak if that is not known."""
+        memory = self.memory
+        at_peak = 0 if memory is None else memory.peak_requested_bytes
+        return at_peak or self.recording.summary.peak_requested_bytes
+
     @cached_property
+    def live(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Call site and requested bytes of each object that was live at that moment."""
+        memory = self.memory
+        known = memory is not None and memory.peak_requested_bytes
+        op = memory.peak_op if memory is not None and known else self.recording.summary.peak_op
+        latest = self.recording.latest(op)
+        sites = self._one_of_each(latest.site[latest.live].astype(np.int64))
+        return sites, latest.size[latest.live].astype(np.int64)
+
+    @property
     def peak(self) -> Ledger:
         """The simulated ledger at the peak resident."""
-        return self.recording.ledger(self.table, PEAK, options=self.options, progress=self.step)
+        return self.objects.placed.ledger
 
     @cached_property
     def objects(self) -> LiveObjects:
         """The live objects at the peak resident; sites with equal names are one."""
-        found = self.recording.live_objects(
+        return self._merged(self._at_peak)
+
+    @cached_property
+    def _at_peak(self) -> LiveObjects:
+        return self.recording.live_objects(
             self.table, PEAK, options=self.options, progress=self.step
         )
-        return self._merged(found)
 
     @property
     def untouched_bytes(self) -> int:
@@ -123,7 +136,7 @@ class AdviceFacts:
         memory = self.memory
         if memory is None:
             return 0
-        requested = self.recording.summary.peak_requested_bytes
+        requested = self.requested_bytes
         least = max(int(_NOISE_SHARE * memory.malloc_bytes), _NOISE_BYTES)
         is_noise = memory.untouched_bytes < least and memory.malloc_bytes >= requested
         return 0 if is_noise else memory.untouched_bytes
@@ -141,27 +154,24 @@ class AdviceFacts:
 
     @property
     def own_wasted(self) -> int:
-        """Resident bytes of the program's malloc beyond the peak of requested bytes.
+        """Resident bytes of the program's malloc at its peak RSS that were not requested then.
 
         Negative if more of the requested bytes was never written than is known; 0 if not measured.
         """
         memory = self.memory
         if memory is None:
             return 0
-        requested = self.recording.summary.peak_requested_bytes
-        return memory.malloc_bytes + self.untouched_bytes - requested
+        return memory.malloc_bytes + self.untouched_bytes - self.requested_bytes
 
     @cached_property
     def own_overhead_bytes(self) -> int:
         """The part of `own_wasted` that is headers and rounding of glibc's live objects.
 
-        At the peak of requested bytes; 0 if the program's malloc is another, or was not measured.
+        At the peak RSS; 0 if the program's malloc is another, or was not measured.
         """
         if self.recording.allocator != "glibc" or self.own_wasted <= 0:
             return 0
-        live = self.recording.live_histogram("peak")
-        overhead = glibc_overhead(live["size_bytes"])
-        return min(int(np.dot(overhead, live["count"].astype(np.int64))), self.own_wasted)
+        return min(int(glibc_overhead(self.live[1]).sum()), self.own_wasted)
 
     @property
     def own_memory(self) -> ProcessMemory | None:
@@ -213,12 +223,10 @@ class AdviceFacts:
             return "end", "end"
         return f"{kept.time_ns / 1e9:.3f}", f"#{min(kept.op, len(self.recording))}"
 
-    @cached_property
+    @property
     def later_ledger(self) -> Ledger:
         """The simulated ledger at that moment."""
-        return self.recording.ledger(
-            self.table, self.later[1], options=self.options, progress=self.step
-        )
+        return self._later.placed.ledger
 
     @property
     def later_resident_bytes(self) -> int:
@@ -228,17 +236,21 @@ class AdviceFacts:
     @cached_property
     def later_objects(self) -> LiveObjects:
         """The live objects at that moment; sites with equal names are one."""
-        found = self.recording.live_objects(
+        return self._merged(self._later)
+
+    @cached_property
+    def _later(self) -> LiveObjects:
+        return self.recording.live_objects(
             self.table, self.later[1], options=self.options, progress=self.step
         )
-        return self._merged(found)
 
     def _merged(self, objects: LiveObjects) -> LiveObjects:
-        seen, place = np.unique(objects.site, return_inverse=True)
+        return replace(objects, site=self._one_of_each(objects.site))
+
+    def _one_of_each(self, sites: NDArray[np.int64]) -> NDArray[np.int64]:
+        seen, place = np.unique(sites, return_inverse=True)
         same = self.same(seen.tolist())
-        return replace(
-            objects, site=np.array([same[one] for one in seen.tolist()], np.int64)[place]
-        )
+        return np.array([same[one] for one in seen.tolist()], np.int64)[place]
 
     def same(self, sites: Iterable[int]) -> dict[int, int]:
         """Map call sites to one of those with equal names, always the same."""
@@ -249,11 +261,10 @@ class AdviceFacts:
     def _first(self) -> dict[tuple[str, ...] | int, int]:
         return {}
 
-    def pinning(self, moment: str | float) -> SpanPinning:
-        """Who pins spans at a moment; sites with equal names are one."""
-        return self.recording.span_pinning(
-            "site", self.table, moment, options=self.options, progress=self.step
-        ).merged()
+    def pinning(self, at: str) -> SpanPinning:
+        """Who pins spans at the peak resident, or at `later`; sites with equal names are one."""
+        objects = self._at_peak if at == PEAK else self._later
+        return self.recording.pinning_of(objects).merged()
 
     def pool_saves(self, site: int, moment: str, *, lasting: bool) -> int:
         """Resident bytes that a pool of a site's objects would save, by simulation.
@@ -325,120 +336,6 @@ class AdviceFacts:
         if command.endswith(" ..."):
             return f"spanwise advise --bench {shlex.quote(self.recording.name)}"
         return f"spanwise bench -- {command}"
-
-    def verdict(self) -> str:
-        """Say what was wasted: by the program's own allocator if that is known, and simulated."""
-        memory, resident = self.memory, _format.size(self.resident_bytes)
-        requested = f"{_format.size(self.recording.summary.peak_requested_bytes)} requested"
-        model = (
-            f"By simulation, spanwise's malloc with its size classes {self.table.name} would have a"
-            f" peak of {resident}"
-            + (" (pages that it never writes do not count)." if self.untouched_bytes else ".")
-        )
-        if memory is not None and memory.recorded_share < _MODEL_SHARE:
-            model = ""
-        if memory is None:
-            return f"{self.program} had {requested} at most. {model}"
-        runtime, switch = self.recording.switched_off
-        under = (
-            f"It was recorded with {switch}, unlike its normal runs, which may need less:"
-            f" {self.compare()} compares with those."
-            if runtime
-            else ""
-        )
-        own = memory.malloc_bytes
-        said = (
-            f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {self.program} had"
-            f" {_format.size(own)} resident in {self.recording.allocator}'s malloc"
-            f" ({self._share()})"
-        )
-        if self.own_wasted < 0:
-            return (
-                f"{said}. Of {requested} some was never written, so its waste is not known. {model}"
-            ).rstrip()
-        if self.untouched_bytes:
-            requested += f", {_format.size(self.untouched_bytes)} of it never written"
-        wasted, share = _format.size(self.own_wasted), _format.share(self.own_wasted, own)
-        said = f"{said} for {requested}: {wasted} ({share}) was waste{self._cause()}."
-        parts = (said, self._kept(), model, self._holders(), under, self._interpreter())
-        return " ".join(filter(None, parts))
-
-    def nothing(self) -> str:
-        """Say why there may be no advice; "" if nothing is special about the recording."""
-        memory = self.memory
-        if memory is not None and memory.recorded_share < _MODEL_SHARE:
-            share = _format.share(memory.recorded_share, 1)
-            return f"Nothing to change in malloc, which has {share} of the private memory."
-        if self.as_recorded:
-            return f"No change that was simulated saves more than 1 % under {self.as_recorded}."
-        return ""
-
-    def _holders(self) -> str:
-        """Say which call sites requested most of the live bytes at the peak; "" if unknown."""
-        memory = self.memory
-        if memory is not None and memory.recorded_share < _MODEL_SHARE:
-            return ""  # it says little about the process
-        requested = self.objects.counts[1]
-        sites, place = np.unique(self.objects.site, return_inverse=True)
-        of_site = np.bincount(place, requested, len(sites))
-        order = np.argsort(-of_site, kind="stable")[:_HOLDERS]
-        least = _HOLDER_SHARE * requested.sum()
-        known = self.recording.site_frames
-        top = [i for i in order if of_site[i] >= least and known.get(int(sites[i]))]
-        names = self.names(int(sites[i]) for i in top)
-        counts = np.bincount(place, minlength=len(sites))
-        each = [
-            f"{names[int(sites[i])]} ({_format.size(of_site[i])} in"
-            f" {_format.plural(int(counts[i]), 'object')})"
-            for i in top
-        ]
-        return f"Requested at the peak by: {', '.join(each)}." if each else ""
-
-    def _cause(self) -> str:
-        """Say what part of glibc's waste is headers and rounding, after a comma."""
-        rounding = self.own_overhead_bytes
-        if rounding == 0:
-            return ""
-        part = "nearly all" if rounding >= _NEARLY * self.own_wasted else _format.size(rounding)
-        return f", {part} of it headers and rounding"
-
-    def _share(self) -> str:
-        """Malloc's share of the private memory, and whose most of the rest is, if that is known."""
-        memory = self.memory
-        if memory is None:
-            return ""
-        share = memory.recorded_share
-        text = f"{_format.share(share, 1)} of its private memory"
-        runtimes = self.recording.runtimes
-        if share < _ALL_BELOW and runtimes and not self.recording.switched_off[0]:
-            rest = _format.size(memory.private_bytes - memory.malloc_bytes)
-            text += f"; most of the other {rest} is {runtimes[0]}'s own heap"
-        return text
-
-    def _interpreter(self) -> str:
-        """Say how to see lines of Python instead of functions of the interpreter."""
-        recording = self.recording
-        if recording.switched_off[0] != "CPython" or recording.has_python_lines:
-            return ""
-        if not any(recording.site_frames.values()):
-            return ""
-        return (
-            "Its call sites are functions of the interpreter: record it with --python-sites to see"
-            " lines of Python."
-        )
-
-    def _kept(self) -> str:
-        """Say what the program's malloc keeps later, if that is more waste than at the peak."""
-        kept = self.keeps
-        if kept is None:
-            return ""
-        if kept.malloc_bytes - kept.requested_bytes <= _KEPT_MORE * self.own_wasted:
-            return ""
-        return (
-            f"Its waste was largest at {kept.time_ns / 1e9:.3f} s:"
-            f" {_format.size(kept.malloc_bytes)} resident for"
-            f" {_format.size(kept.requested_bytes)} requested."
-        )
 
     def names(self, sites: Iterable[int]) -> dict[int, str]:
         """Return a label for each call site: its innermost callers."""

@@ -29,8 +29,8 @@ _SPREAD_LEAST = 1.5
 _SPREAD_SITES, _SPREAD_SHARE = 3, 0.1
 """The call sites that are named then: so many, with at least this share of the memory."""
 _BUILD_APART = (
-    "Its interpreter allocates them: build what lives long before what does not, or in a process of"
-    " its own."
+    "Its interpreter allocates them: free those that are not needed any more, and build what lives"
+    " long before what does not, or in a process of its own."
 )
 _REDIS_DEFRAGMENTS = (
     "Redis allocates them: CONFIG SET activedefrag yes moves them together if it was built with its"
@@ -52,8 +52,22 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
         "simulated",
         f"{own} has {_format.size(memory.malloc_bytes)} resident where spanwise's malloc would"
         f" have {_format.size(simulated)}.",
-        f"Compare real runs: {facts.compare()}",
+        _comparison(facts),
     )
+
+
+def _comparison(facts: AdviceFacts) -> str:
+    """Say how to compare real runs."""
+    if _SERVERS.match(facts.program):
+        return f"Compare real runs under your load: spanwise run -- {facts.command()}"
+    return f"Compare real runs: {facts.compare()} (--ignore-output if its output varies)"
+
+
+_SERVERS = re.compile(
+    r"(redis|valkey|keydb)-server|memcached|nginx|httpd|apache2|haproxy|envoy|postgres|mysqld"
+    r"|mariadbd|mongod|unbound|named|varnishd"
+)
+"""Programs that do not end by themselves."""
 
 
 def _peaks(runs: BenchResult) -> dict[str, int]:
@@ -208,7 +222,7 @@ def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
     """Sites whose objects alone keep partial spans, at the peak and after it."""
     moments = [(PEAK, PEAK)] if facts.keeps is not None else [(PEAK, PEAK), facts.later]
     for at, moment in moments:
-        for row in facts.pinning(moment).array[: 1 if facts.manages else _SITES_MAX]:
+        for row in facts.pinning(at).array[: 1 if facts.manages else _SITES_MAX]:
             if int(row["released_bytes"]) - int(row["requested_bytes"]) < facts.noise_bytes:
                 continue
             site = int(row["group"])
@@ -297,13 +311,21 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
     if facts.recording.allocator == "glibc" and _can_trim(facts):
         change += f", and call {_trim_call(facts)} when work pauses"
         change += f", with {_ONE_ARENA}" if facts.recording.summary.threads > 1 else ""
+    if not (facts.manages or facts.is_redis):
+        change += " (the peak may rise, because a pool does not share its free memory)"
     moment = facts.later[0]
+    by = f"; by simulation {', '.join(shares)}." if shares else "."
+    if facts.as_recorded:
+        by += (
+            f" {facts.recording.switched_off[0]}'s own allocator keeps memory for such objects too:"
+            " normal runs save as well, but not the same bytes."
+        )
     yield Advice(
         "pinning",
         pages - kept.requested_bytes,
         moment,
         "estimated",
-        f"{finding}; by simulation {', '.join(shares)}." if shares else f"{finding}.",
+        finding + by,
         f"{change}. Call sites at that moment: spanwise ledger"
         f" {shlex.quote(facts.recording.name)} --sites --at {moment}",
         facts.as_recorded,
@@ -335,7 +357,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             "simulated" if simulated else "estimated",
             f"{finding}; its objects are in {_format.size(kept.pages_bytes)} of pages.",
             f"{trims} when work pauses: it returns the pages without objects"
-            + (_ARENAS if own == "glibc" and not simulated else "."),
+            + ("." if simulated else _ARENAS if own == "glibc" else _METADATA),
             facts.as_recorded,
         )
     memory = facts.own_memory
@@ -359,6 +381,7 @@ _ARENAS = (
     f", but not those at the end of a thread's arena. If the RSS stays high, set {_ONE_ARENA} too:"
     " all threads then share one arena, and its end is returned."
 )
+_METADATA = ", but not the allocator's own data and what threads have cached."
 _PURGE = {
     "jemalloc": 'Call mallctl("arena.4096.purge")',
     "mimalloc": "Call mi_collect(true)",

@@ -91,7 +91,7 @@ def through(
             rows = np.zeros(len(objects.site), PLACED_DTYPE)
             rows["site"] = objects.site
             made = replace(made, placed=place_objects(made.array, placed.addresses, rows))
-            live = add_by_site(placed, objects, recording.site_frames, build_ids)
+            live = add_by_site(objects, recording.site_frames, build_ids)
         return Moment(made, sites, np.stack(counts, axis=1), slots, live)
 
     with Simulation(table, options, name=recording.name, resident=True) as simulation:

@@ -167,9 +167,20 @@ def _head(facts: Facts) -> str:
     command = html.escape(" ".join(words) or facts.program)
     return (
         f'<header><h1>Memory of {html.escape(facts.program)}</h1>{notes}<p id="answer">'
-        f"{html.escape(facts.answer())}</p>{_own_heap(facts)}{_changes(facts)}{_simulated_heap(facts)}{after}"
+        f"{html.escape(facts.answer())}</p>{_findings(facts)}{_own_heap(facts)}{_changes(facts)}"
+        f"{_simulated_heap(facts)}{after}"
         f'<p class="quiet">{html.escape(facts.recording.name)}: <code>{command}</code></p></header>'
     )
+
+
+def _findings(facts: Facts) -> str:
+    """What explains the verdict."""
+    each = facts.changes.findings if facts.changes is not None else ()
+    rows = "".join(
+        f"<dt>{name}</dt>" + "".join(f"<dd>{html.escape(text)}</dd>" for _, text in some)
+        for name, some in groupby(each, lambda one: one.name)
+    )
+    return f'<dl id="findings">{rows}</dl>' if rows else ""
 
 
 def _most_bytes(facts: Facts) -> int:
@@ -232,7 +243,6 @@ _PATTERNS = (
             ("cached", "M3 0V6"),
             ("free-page", "M0 3H6"),
             ("large-rounding", "M0 6L6 0M0 0L6 6"),
-            ("quarantine", "M0 6L6 0"),
         )
     )
     + "</defs></svg>"

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on a program's memory: one sentence, and short findings that explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from spanwise import _format
+from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory
+from spanwise.report.advice_facts import MODEL_SHARE, AdviceFacts
+
+_KEPT_MORE = 1.1
+"""What malloc keeps later is a finding if that is so many times the waste at the peak."""
+_NEARLY = 0.95
+_HOLDERS = 3
+"""So many call sites are named,"""
+_HOLDER_SHARE = 0.1
+"""each with at least this share of the requested bytes; the first in any case."""
+_MOST = 0.9
+"""If malloc has a smaller share of the private memory, the verdict says which runtime has more."""
+_LITTLE = 0.05
+"""A smaller share of waste is little."""
+
+
+class Finding(NamedTuple):
+    """One short finding.
+
+    Attributes:
+        name: "most waste", "held by", "recorded", "simulated", "runs" or "note".
+        text: without a full stop, unless it is a sentence.
+    """
+
+    name: str
+    text: str
+
+
+def verdict(facts: AdviceFacts) -> str:
+    """Say how much was wasted at the peak RSS, by the program's own allocator if that is known."""
+    memory, program = facts.memory, facts.program
+    if memory is None:
+        return f"{program} had {_format.size(facts.requested_bytes)} requested at most."
+    said = (
+        f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {program} had"
+        f" {_format.size(memory.malloc_bytes)} resident in {facts.recording.allocator}'s malloc"
+        f"{_share(facts, memory)}"
+    )
+    requested = f"{_format.size(facts.requested_bytes)} requested"
+    if facts.own_wasted < 0:
+        if memory.recorded_share < MODEL_SHARE:
+            return f"{said}."
+        return f"{said} for {requested}, some of it never written: its waste is not known."
+    if facts.untouched_bytes:
+        requested += f", {_format.size(facts.untouched_bytes)} of it never written"
+    wasted = _format.size(facts.own_wasted)
+    share = _format.share(facts.own_wasted, memory.malloc_bytes)
+    return f"{said} for {requested}: {wasted} ({share}) was waste{_cause(facts)}."
+
+
+def findings(facts: AdviceFacts) -> tuple[Finding, ...]:
+    """Return what explains the verdict."""
+    return tuple(_each(facts))
+
+
+def nothing(facts: AdviceFacts) -> str:
+    """Say why there may be no advice; "" if nothing is special about the recording."""
+    memory = facts.memory
+    if memory is not None and memory.recorded_share < MODEL_SHARE:
+        share = _format.share(memory.recorded_share, 1)
+        return f"Nothing to change in malloc, which has {share} of the private memory."
+    if facts.as_recorded:
+        return f"No change that was simulated saves more than 1 % under {facts.as_recorded}."
+    if memory is not None and 0 <= facts.own_wasted < _LITTLE * memory.malloc_bytes:
+        return (
+            "Little is wasted, and no change that was simulated saves more than 1 %: less memory"
+            " takes fewer or smaller objects, first of the code that holds most."
+        )
+    return ""
+
+
+def _each(facts: AdviceFacts) -> Iterator[Finding]:
+    memory, kept = facts.memory, facts.keeps
+    if memory is None or memory.recorded_share >= MODEL_SHARE:
+        yield from (Finding("held by", text) for text in _holders(facts))
+    if memory is not None and facts.own_wasted >= 0:
+        if kept is not None and _wasted(kept) > _KEPT_MORE * facts.own_wasted:
+            yield Finding("most waste", _kept(kept, facts.recording.summary.duration_ns))
+        if not _share(facts, memory):
+            share = _format.share(memory.recorded_share, 1)
+            yield Finding("recorded", f"{share} of the private memory")
+    if memory is None or memory.recorded_share >= MODEL_SHARE:
+        unwritten = ", without pages that it never writes" if facts.untouched_bytes else ""
+        yield Finding(
+            "simulated",
+            f"a peak of {_format.size(facts.resident_bytes)} under spanwise's malloc with its size"
+            f" classes {facts.table.name}{unwritten}",
+        )
+    yield from (Finding("note", text) for text in _notes(facts) if memory is not None)
+
+
+def _wasted(kept: RetainedMemory) -> int:
+    return kept.malloc_bytes - kept.requested_bytes
+
+
+def _kept(kept: RetainedMemory, duration_ns: int) -> str:
+    """Say what the program's malloc keeps later, and how long."""
+    text = (
+        f"{_format.size(_wasted(kept))} at {kept.time_ns / 1e9:.3f} s:"
+        f" {_format.size(kept.malloc_bytes)} resident for"
+        f" {_format.size(kept.requested_bytes)} requested"
+    )
+    if kept.until_ns <= kept.from_ns:
+        return text
+    until = f"{kept.until_ns / 1e9:.3f} s" if kept.until_ns < duration_ns else "the end"
+    lasts = _format.seconds(min(kept.until_ns, duration_ns) - kept.from_ns, 1)
+    return f"{text}; about as much from {kept.from_ns / 1e9:.3f} s to {until} ({lasts})"
+
+
+def _holders(facts: AdviceFacts) -> list[str]:
+    """Name the call sites that requested most of the live bytes at the peak RSS."""
+    live_sites, sizes = facts.live
+    known = facts.recording.site_frames
+    sites, place = np.unique(live_sites, return_inverse=True)
+    requested = np.bincount(place, sizes, len(sites))
+    counts = np.bincount(place, minlength=len(sites))
+    order = np.argsort(-requested, kind="stable")[:_HOLDERS]
+    least = _HOLDER_SHARE * requested.sum()
+    named = [i for i in order if known.get(int(sites[i]))]
+    top = [i for i in named if requested[i] >= least] or named[:1]
+    names = facts.names(int(sites[i]) for i in top)
+    return [
+        f"{_format.size(requested[i])} in {_format.plural(int(counts[i]), 'object')}:"
+        f" {names[int(sites[i])]}"
+        for i in top
+    ]
+
+
+def _cause(facts: AdviceFacts) -> str:
+    """Say what part of glibc's waste is headers and rounding, after a comma."""
+    rounding = facts.own_overhead_bytes
+    if rounding == 0:
+        return ""
+    part = "nearly all" if rounding >= _NEARLY * facts.own_wasted else _format.size(rounding)
+    return f", {part} of it headers and rounding"
+
+
+def _share(facts: AdviceFacts, memory: ProcessMemory) -> str:
+    """Say what else the process has, if a runtime has most of it or malloc has the smaller part."""
+    share, runtimes = memory.recorded_share, facts.recording.runtimes
+    owned = share < _MOST and runtimes and not facts.recording.switched_off[0]
+    if share >= MODEL_SHARE and not owned:
+        return ""
+    text = f"{_format.share(share, 1)} of its private memory"
+    if owned:
+        rest = _format.size(memory.private_bytes - memory.malloc_bytes)
+        text += f"; most of the other {rest} is {runtimes[0]}'s own heap"
+    return f" ({text})"
+
+
+def _notes(facts: AdviceFacts) -> Iterator[str]:
+    """Say how the recorded run differs from normal ones, and how to see lines of Python."""
+    runtime, switch = facts.recording.switched_off
+    if runtime:
+        yield (
+            f"recorded with {switch}, unlike normal runs, which may need less:"
+            f" {facts.compare()} compares with those"
+        )
+    recording = facts.recording
+    has_sites = any(recording.site_frames.values())
+    if runtime == "CPython" and has_sites and not recording.has_python_lines:
+        yield (
+            "its call sites are functions of the interpreter; --python-sites, the default, records"
+            " lines of CPython 3.9 to 3.14"
+        )
