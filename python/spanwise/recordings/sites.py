@@ -144,10 +144,10 @@ def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
 def callers(sites: Sequence[Framed], most: int) -> list[str]:
     """Return the innermost caller of each site, followed by its callers while they fit.
 
-    A function of a runtime library that it called is named first: "main (a.c:3) through printf".
-    Callers have no parameters, file and line, and a function that calls itself is named once. A
-    line of Python's standard library is followed by the first line outside it. Sites with equal
-    texts show the first caller in which they differ, or the address.
+    A function of a runtime library, or of Python's standard library, that it called is named
+    after it: "main (a.c:3) through printf". Callers have no parameters, file and line, and a
+    function that calls itself is named once. Sites with equal texts show the first caller in which
+    they differ, or the address.
 
     Args:
         sites: call sites.
@@ -180,10 +180,9 @@ def _callers(site: Framed, most: int) -> str:
         return _format.shortened(site.frames[0] if site.frames else "unknown", most)
     program = _program_line(site)
     if program:
-        link = " < " if program == 1 else " < … < "
-        room = most - len(link)
-        last = _own(site.names[program], max(room - len(site.names[0]), room // 2, 10))
-        return f"{_own(site.names[0], max(room - len(last), 10))}{link}{last}"
+        text, called = _own(site.names[program], most), site.names[0]
+        links = (f" through {name}" for name in (called, split_place(called)[0]))
+        return text + next((one for one in links if len(text + one) <= most), "")
     text = innermost(site, most)
     functions = [plain_function(split_place(name)[0]) for name in site.names]
     for before, function in pairwise(functions):

@@ -426,15 +426,18 @@ def site(number: int, names: Sequence[str], full_names: Sequence[str] = ()) -> S
     return Site(number, 1, 10, (f"a+{number:#x}",), tuple(names), tuple(full_names or names))
 
 
-def test_a_line_of_the_standard_library_is_followed_by_one_of_the_program() -> None:
+def test_a_line_of_the_program_through_the_standard_library() -> None:
     files = ("/usr/lib/python3.11/json/decoder.py", "/usr/lib/python3.11/json/__init__.py")
     names = ("raw_decode (json/decoder.py:353)", "loads (json/__init__.py:346)")
     frames = [f"python: f ({file}:1)" for file in files]
     app = ("python: main (/srv/app.py:12)", "main (srv/app.py:12)")
     one = Site(1, 1, 1, (*frames, app[0]), (*names, app[1]), ())
-    assert callers([one], 60) == ["raw_decode (json/decoder.py:353) < … < main (srv/app.py:12)"]
+    whole = "main (srv/app.py:12) through raw_decode (json/decoder.py:353)"
+    assert callers([one], len(whole)) == [whole]
+    assert callers([one], len(whole) - 1) == ["main (srv/app.py:12) through raw_decode"]
+    assert callers([one], 30) == ["main (srv/app.py:12)"]
     near = Site(1, 1, 1, (frames[1], app[0]), (names[1], app[1]), ())
-    assert callers([near], 60) == ["loads (json/__init__.py:346) < main (srv/app.py:12)"]
+    assert callers([near], 60) == ["main (srv/app.py:12) through loads (json/__init__.py:346)"]
     package = "python: f (/usr/lib/python3.11/site-packages/orm/model.py:7)"
     own = Site(1, 1, 1, (package, app[0]), ("f (orm/model.py:7)", app[1]), ())
     assert callers([own], 40) == ["f (orm/model.py:7) < main"]
