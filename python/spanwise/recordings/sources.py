@@ -411,20 +411,22 @@ class Latest:
 
     def add(self, block: NDArray[np.void]) -> None:
         """Add consecutive operations."""
-        rows = block[block["kind"] != lib.SW_OP_THREAD_END]
+        ends = block["kind"] == lib.SW_OP_THREAD_END
+        rows = block[~ends] if ends.any() else block
         if not len(rows):
             return
-        count = int(rows["object"].max()) + 1
+        objects = rows["object"].astype(np.int64)  # numpy would convert it for each column
+        count = int(objects.max()) + 1
         self.size, self.site, self.thread, self.time_ns, self.live = (
             grown(one, count)
             for one in (self.size, self.site, self.thread, self.time_ns, self.live)
         )
         # If an index is repeated, numpy keeps the last value.
-        self.size[rows["object"]] = rows["size"]
-        self.site[rows["object"]] = rows["site"]
-        self.thread[rows["object"]] = rows["thread"]
-        self.time_ns[rows["object"]] = rows["time_ns"]
-        self.live[rows["object"]] = rows["kind"] != lib.SW_OP_FREE
+        self.size[objects] = rows["size"]
+        self.site[objects] = rows["site"]
+        self.thread[objects] = rows["thread"]
+        self.time_ns[objects] = rows["time_ns"]
+        self.live[objects] = rows["kind"] != lib.SW_OP_FREE
 
 
 # --- slices ---------------------------------------------------------------------------------------
