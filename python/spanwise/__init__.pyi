@@ -15,6 +15,7 @@ from .arenas.arena import Arena as Arena
 from .arenas.arena import ArenaPoolStats as ArenaPoolStats
 from .arenas.arena import ArenaStats as ArenaStats
 from .arenas.arena import Savepoint as Savepoint
+from .arenas.arrays import ArenaAllocator as ArenaAllocator
 from .arenas.tracker import ArenaTracker as ArenaTracker
 from .arenas.tracker import TrackedArena as TrackedArena
 from .arenas.tracker import TrackerTotals as TrackerTotals

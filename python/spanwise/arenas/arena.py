@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,8 +16,11 @@ from numpy.typing import DTypeLike, NDArray
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
 from spanwise._owner import Count, Life, Made, Owner, array_at, end_body, refuse_views
-from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, StateError
+from spanwise.arenas.kept import Kept, ending, free_soon, pinned
+from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, SpanwiseError, StateError
+from spanwise.gc.handle import GcHandle
 from spanwise.gc.heap import CollectedHeap
+from spanwise.gc.objects import CollectedObject
 from spanwise.results.rows import Result
 
 
@@ -139,18 +143,12 @@ def _kept_tag(tag: str | None) -> Any:
     return _tags.setdefault(tag, ffi.new("char[]", tag.encode()))
 
 
-def _free(c_arena: Any) -> None:
-    """Free an unreferenced arena, in the thread in which Python's collector runs."""
-    check(lib.sw_arena_free(c_arena))
-
-
 def _free_clone(clone: Any) -> None:
     lib.sw_free(clone)
 
 
-def _unhold(c_arena: Any, _: Life) -> None:
-    """Release an arena; the second argument has kept it alive."""
-    lib.sw_arena_unhold(c_arena)
+def _no_heap() -> None:
+    """Return None, as a weak reference to a heap that is gone."""
 
 
 class Arena(SharedChunks, Owner):
@@ -159,9 +157,8 @@ class Arena(SharedChunks, Owner):
     An array keeps its arena alive. While an array, or one derived from it, is alive, `reset` and
     `close` raise BlockBusyError (a BufferError), so no array reads freed memory: `del` arrays
     before the end of a `with` statement. If its body raises, the arena is freed with the last array
-    instead. After `close`, every call raises StateError. To free an arena with an object of a
-    collected heap, close it in the object's finalizer:
-    `heap.set_finalizer(object, lambda _: arena.close())`.
+    instead. After `close`, every call raises StateError. `free_with` frees an arena with an object
+    of a collected heap.
 
     Code that keeps an array's address (`array.ctypes.data`), such as a C library, can use the
     memory after its end. In an arena with `safe=True` that access prints a FREED_ARENA report, with
@@ -213,18 +210,58 @@ class Arena(SharedChunks, Owner):
         )
         if limit_bytes is not None:
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
-        super().__init__(_lib.output_of(lib.sw_arena_create, options), _free)
+        ref = ffi.new("sw_arena_ref *")
+        super().__init__(_lib.output_of(lib.sw_arena_create, options), free_soon, ref)
+        self._kept = Kept(self._c, self._life, ref)
         self._arrays = Count()
-        self._holds = Count()
+        self._handlers = Count()  # of numpy, whose arrays have memory of the arena (arrays.py)
         self._levels: list[Count] = []  # of each savepoint: the arrays made since
         self._seen_by: CollectedHeap | None = None
+        # The heap of the object that the arena is freed with, and its address. The reference is
+        # weak: without the heap, nothing collects the object.
+        self._given_to: Callable[[], GcHandle | None] = _no_heap
+        self._given_at = 0
 
     # --- the end ---
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called, or the object of `free_with` was collected."""
+        return self._c is None or self._kept.freed
+
+    def close(self) -> None:
+        """Free the arena and all its objects; a second call does nothing.
+
+        Raises:
+            BlockBusyError: an array of the arena is alive, or it is held; nothing changes.
+        """
+        with self._lock, self._standing(), ending:
+            if self.closed:
+                self._c = None
+                return
+            self._refuse_close()
+            self._take_back()
+            self._kept.end()
+            self._c = None
+            self._lock.at_exit(self._ending())
+
+    def _open(self) -> Any:
+        if self._c is not None and self._kept.freed:
+            raise StateError("the Arena was freed with its object; make another")
+        return super()._open()
+
     def _refuse_close(self) -> None:
-        if self._holds.alive:
-            raise BlockBusyError("the arena is held; leave the `with` statement of hold()")
+        if self._kept.holds.alive:
+            raise BlockBusyError("the arena is held; leave the `with` of hold() or pin()")
+        self._refuse_handlers("its memory goes")
         refuse_views(self._arrays.alive, "arrays of the arena", "its memory goes")
+
+    def _refuse_handlers(self, before: str) -> None:
+        if self._handlers.alive:
+            raise BlockBusyError(
+                f"numpy allocates in the arena; before {before} leave the `with` of ArenaAllocator,"
+                " and delete the arrays made there"
+            )
 
     def reset(self) -> None:
         """Free all objects; the arena keeps one chunk for new ones.
@@ -232,11 +269,12 @@ class Arena(SharedChunks, Owner):
         Raises:
             BlockBusyError: an array of the arena is alive; the arena does not change.
         """
-        with self._lock, self._standing():
-            c_arena = self._open()
+        with self._using() as c_arena, ending:
             self._refuse_close()
             check(lib.sw_arena_reset(c_arena))
             self._levels.clear()
+            if self._kept.ref.arena != ffi.NULL:
+                self._kept.watch()
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -246,12 +284,46 @@ class Arena(SharedChunks, Owner):
         >>> with arena.hold():
         ...     arena.close()
         Traceback (most recent call last):
-        spanwise.errors.BlockBusyError: the arena is held; leave the `with` statement of hold()
+        spanwise.errors.BlockBusyError: the arena is held; leave the `with` of hold() or pin()
         """
-        with self._lock:
-            arena = self._open()
-            check(lib.sw_arena_hold(arena))
-            life = self._holds.taken(Life(_unhold, arena, self._life))
+        with self._using():
+            life = self._kept.hold(self._kept.holds.taken())
+        try:
+            yield
+        finally:
+            life.end()
+
+    @staticmethod
+    @contextmanager
+    def pin(target: NDArray[Any] | memoryview | SupportsIndex) -> Iterator[None]:
+        """Return a context manager that holds the arena which has an object, as `hold` does.
+
+        It is for code that was given an array or an address, and not the arena:
+
+        >>> arena = Arena()
+        >>> view = arena.alloc(100)
+        >>> address = view.ctypes.data  # what a C library would keep
+        >>> with Arena.pin(address + 50):
+        ...     del view
+        ...     arena.close()
+        Traceback (most recent call last):
+        spanwise.errors.BlockBusyError: the arena is held; leave the `with` of hold() or pin()
+        >>> arena.close()
+        >>> with Arena.pin(address):
+        ...     pass  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        spanwise.errors.InvalidError: target 0x... is in no chunk of a live arena; give an array ...
+
+        Args:
+            target: an array or memoryview of the arena's memory, or an address in a chunk. An
+                address does not find objects outside chunks: those above a quarter of a chunk, and
+                all in mode "off".
+
+        Raises:
+            InvalidError: no live arena has the memory; it is a ValueError.
+            TypeError: the target is neither an array nor a memoryview nor an integer.
+        """
+        life = pinned(target)
         try:
             yield
         finally:
@@ -272,8 +344,8 @@ class Arena(SharedChunks, Owner):
         Raises:
             OutOfMemoryError: there is no memory.
         """
-        with self._lock, self._standing():
-            made = Savepoint._make(self, _lib.output_of(lib.sw_arena_mark, self._open()))
+        with self._using() as c_arena:
+            made = Savepoint._make(self, _lib.output_of(lib.sw_arena_mark, c_arena))
             self._levels.append(made._arrays)
             return made
 
@@ -289,32 +361,116 @@ class Arena(SharedChunks, Owner):
             heap: the heap that marks from the arena; None: no heap.
 
         Raises:
-            StateError: the arena is closed, or another heap is attached.
+            StateError: the arena is closed, another heap is attached, or an `ArenaAllocator` or an
+                array made with one is alive.
             HeapClosedError: the heap is closed.
         """
         _lib.check_type(heap, (CollectedHeap, type(None)), "heap")
-        with self._lock:
-            arena = self._open()
-            with self._standing():
-                seen_by = self._seen_by
-                if heap is not None and seen_by is not None and seen_by is not heap:
-                    raise StateError("another heap is attached to the arena; call attach(None)")
-                if heap is None and seen_by is not None:
-                    check(lib.sw_arena_attach(arena, ffi.NULL))
-            if heap is not None:
-                with heap._handle as c_gc:
-                    check(lib.sw_arena_attach(arena, c_gc))
+        handle = None if heap is None else heap._handle
+        with self._using(handle) as c_arena:
+            seen_by = self._seen_by
+            if heap is not None and seen_by is not None and seen_by is not heap:
+                raise StateError("another heap is attached to the arena; call attach(None)")
+            if handle is not None:
+                if self._handlers.alive:
+                    raise StateError("numpy allocates in the arena, or has arrays there")
+                with handle as c_gc:
+                    check(lib.sw_arena_attach(c_arena, c_gc))
+            elif seen_by is not None:
+                check(lib.sw_arena_attach(c_arena, ffi.NULL))
             self._seen_by = heap
 
+    def free_with(self, target: CollectedObject | None) -> None:
+        """Free the arena when an object of a collected heap is collected, as Go's arenas are.
+
+        The object's finalizer is replaced by one that frees the arena. A cycle that finds the
+        object unreachable makes it due, and `CollectedHeap.run_finalizers()` frees the arena. Then
+        `closed` is True, and every other call raises StateError. While an array of the arena is
+        alive, or it is held, it is not freed: a later cycle makes the finalizer due again.
+
+        >>> heap, arena = CollectedHeap(), Arena()
+        >>> request = heap.new(heap.add_type("request", 8))
+        >>> arena.free_with(request)
+        >>> del request
+        >>> heap.collect().due_finalizers, heap.run_finalizers(), arena.closed
+        (1, 1, True)
+
+        The object keeps the arena, even if nothing else refers to it. It gives the arena back,
+        which is then freed like any other, when the object is freed by `CollectedObject.free()`,
+        gets another finalizer or arena, or its heap is closed. An array of `pointers` that reaches
+        the object keeps it alive, so the arena is never freed.
+
+        Args:
+            target: the object, instead of an earlier one; None: take the arena back.
+
+        Raises:
+            StateError: the arena is closed.
+            BlockFreedError: the object was freed or released.
+            HeapClosedError: the heap of the object is closed.
+            InvalidError: the object may share its block (`CollectedHeap(tiny=True)`).
+            OutOfMemoryError: no memory; an earlier object keeps the arena.
+        """
+        _lib.check_type(target, (CollectedObject, type(None)), "target")
+        with self._using(None if target is None else target._handle) as c_arena:
+            if target is None:
+                self._take_back()
+                return
+            handle, address = target._handle, target.address
+            with handle as c_gc:
+                target._check_kept()
+                self._kept.watch()
+                before = handle.arenas.get(address)
+                handle.arenas[address] = self._kept
+                try:
+                    at = ffi.cast("void *", address)
+                    check(lib.sw_arena_free_with(c_arena, c_gc, at))
+                except SpanwiseError:
+                    handle.give_arena(address, before)
+                    raise
+                handle.finalizers.pop(address, None)
+                if (handle, address) != (self._given_to(), self._given_at):
+                    self._forget_object()
+            self._given_to, self._given_at = weakref.ref(handle), address
+
+    def _take_back(self) -> None:
+        """Undo `free_with`. The caller is inside `_standing()`."""
+        if self._given_to() is not None:
+            check(lib.sw_arena_free_with(self._c, ffi.NULL, ffi.NULL))
+            self._forget_object()
+
+    def _forget_object(self) -> None:
+        """Remove the finalizer of the object that had the arena, unless it has another."""
+        handle, self._given_to = self._given_to(), _no_heap
+        if handle is not None and not handle.closed:
+            handle.take_arena(self._given_at, self._kept)
+
     @contextmanager
-    def _standing(self) -> Iterator[None]:
-        """Keep the attached heap, unless it is closed, from running a cycle inside the block."""
+    def _using(self, heap: GcHandle | None = None) -> Iterator[Any]:
+        """Yield the C arena for calls, inside `_standing`."""
+        with self._lock, self._standing(heap):
+            yield self._open()
+
+    @contextmanager
+    def _standing(self, heap: GcHandle | None = None) -> Iterator[None]:
+        """Keep heaps from running a cycle or a finalizer inside the block.
+
+        These are the attached heap and that of the object of `free_with`, unless they are closed,
+        and `heap`. Their locks are taken in the order of the heaps' numbers.
+        """
+        attached = None if self._seen_by is None else self._seen_by._handle
+        given_to = self._given_to()
+        handles = {one.id: one for one in (attached, given_to, heap) if one is not None}
         with ExitStack() as stack:
-            try:
-                if self._seen_by is not None:
-                    stack.enter_context(self._seen_by._handle)
-            except HeapClosedError:
-                self._seen_by = None
+            for _, one in sorted(handles.items()):
+                try:
+                    stack.enter_context(one)
+                except HeapClosedError:
+                    if one is heap:
+                        raise
+                    if one is attached:
+                        self._seen_by = None
+                    if one is given_to:
+                        self._given_to = _no_heap
             yield
 
     # --- objects ---
@@ -379,9 +535,9 @@ class Arena(SharedChunks, Owner):
         """
         _lib.check_type(array, np.ndarray, "array")
         kind, source = _plain(array.dtype), np.ascontiguousarray(array)
-        with self._lock:
+        with self._using() as c_arena:
             from_ = _lib.pointer(source, "void *")
-            memory = lib.sw_arena_clone(self._open(), from_, source.nbytes, 0)
+            memory = lib.sw_arena_clone(c_arena, from_, source.nbytes, 0)
             if memory == ffi.NULL:
                 check(lib.sw_last_error().status)
             address = int(ffi.cast("uintptr_t", memory))
@@ -429,29 +585,30 @@ class Arena(SharedChunks, Owner):
 
     def _export(self, size: int, alloc: Callable[[Any], Any]) -> NDArray[np.uint8]:
         """Return bytes that keep the arena allocated until the last array over them is gone."""
-        with self._lock, self._standing():
-            arena = self._open()
-            check(lib.sw_arena_hold(arena))
-            life = self._arrays.taken(Life(_unhold, arena, self._life))
+        with self._using() as c_arena:
+            counted = self._arrays.taken()
             if self._levels:
-                life = self._levels[-1].taken(life)
-            memory = alloc(arena)
+                counted = self._levels[-1].taken(counted)
+            life = self._kept.hold(counted)
+            del counted  # the traceback of an error refers to this frame
+            memory = alloc(c_arena)
             if memory == ffi.NULL:
                 life.end()
                 check(lib.sw_last_error().status)
-            return array_at(int(ffi.cast("uintptr_t", memory)), size, life)
+            return array_at(int(ffi.cast("uintptr_t", memory)), size, life, self._kept)
 
     # --- figures ---
 
     def stats(self) -> ArenaStats:
         """Return a snapshot of the counters."""
-        return ArenaStats(**_lib.struct_dict(self._output(lib.sw_arena_get_stats)))
+        with self._using() as c_arena:
+            return ArenaStats(**_lib.struct_dict(_lib.output_of(lib.sw_arena_get_stats, c_arena)))
 
     def __repr__(self) -> str:
-        with self._lock:
-            if self._c is None:
-                return "<Arena, closed>"
+        try:
             stats = self.stats()
+        except StateError:
+            return "<Arena, closed>"
         used = f"{stats.used_bytes:,} of {stats.chunk_bytes:,} B used"
         if stats.own_objects:
             outside = _format.plural(stats.own_objects, "object")
@@ -492,11 +649,12 @@ class Savepoint(Made):
             StateError: it was freed before: by itself, with an earlier one, or by a reset.
         """
         arena = self._arena
-        with arena._lock, arena._standing():
-            c_arena, levels = arena._open(), arena._levels
+        with arena._using() as c_arena:
+            levels = arena._levels
             at = next((i for i, one in enumerate(levels) if one is self._arrays), None)
             if at is None:
                 raise StateError("the savepoint was freed before; make another")
+            arena._refuse_handlers("rewinding")
             alive = sum(one.alive for one in levels[at:])
             refuse_views(alive, "arrays created after the savepoint", "rewinding to it")
             check(lib.sw_arena_release(c_arena, self._c))
