@@ -75,6 +75,13 @@ class SharedChunks:
         Args:
             thread_bytes: of each thread.
             idle_bytes: shared by all threads.
+
+        >>> Arena.set_keep(thread_bytes=0, idle_bytes=0)
+        >>> with Arena() as arena:
+        ...     size = len(arena.alloc(100))
+        >>> Arena.pool_stats().idle_chunk_bytes
+        0
+        >>> Arena.set_keep()  # as before
         """
         lib.sw_arena_set_keep(
             _lib.as_index(thread_bytes, "thread_bytes"), _lib.as_index(idle_bytes, "idle_bytes")
@@ -82,7 +89,17 @@ class SharedChunks:
 
     @staticmethod
     def set_decay(seconds: float) -> None:
-        """Return shared idle chunks to the system after this time without use; 0: never."""
+        """Return shared idle chunks to the system after this time without use; 0: never.
+
+        >>> Arena.set_keep(thread_bytes=0)  # a thread's own idle chunks do not decay
+        >>> Arena.set_decay(1e-6)
+        >>> with Arena() as arena:
+        ...     size = len(arena.alloc(100))
+        >>> Arena.decay() >= 0, Arena.pool_stats().idle_chunk_bytes
+        (True, 0)
+        >>> Arena.set_decay(0)
+        >>> Arena.set_keep()
+        """
         lib.sw_arena_set_decay(_lib.as_nanoseconds(seconds), ffi.NULL, ffi.NULL)
 
     @staticmethod
@@ -92,7 +109,16 @@ class SharedChunks:
 
     @staticmethod
     def set_quarantine(bytes_max: SupportsIndex = 64 << 20) -> None:
-        """Bound the chunks of freed safe arenas that are inaccessible before they are reused."""
+        """Bound the chunks of freed safe arenas that are inaccessible before they are reused.
+
+        >>> Arena.set_quarantine(1 << 20)
+        >>> for _ in range(30):
+        ...     with Arena(safe=True) as arena:
+        ...         size = len(arena.alloc(100))
+        >>> 0 < Arena.pool_stats().quarantine_bytes <= 1 << 20
+        True
+        >>> Arena.set_quarantine()  # as before
+        """
         lib.sw_arena_set_quarantine(_lib.as_index(bytes_max, "bytes_max"))
 
 
@@ -265,6 +291,12 @@ class Arena(SharedChunks, Owner):
 
     def reset(self) -> None:
         """Free all objects; the arena keeps one chunk for new ones.
+
+        >>> arena = Arena()
+        >>> size = len(arena.alloc(1000))
+        >>> arena.reset()
+        >>> arena.stats().used_bytes, arena.stats().chunks
+        (0, 1)
 
         Raises:
             BlockBusyError: an array of the arena is alive; the arena does not change.
@@ -556,6 +588,10 @@ class Arena(SharedChunks, Owner):
             InvalidError: a length is negative, or the type holds Python objects.
             OutOfMemoryError: there is no memory.
             LimitError: the limit is reached, in mode "force" or in a safe arena.
+
+        >>> arena = Arena()
+        >>> arena.zeros((2, 3), "i4").tolist()
+        [[0, 0, 0], [0, 0, 0]]
         """
         return self._array(shape, _plain(dtype), lib.SW_ZERO)
 
@@ -572,6 +608,16 @@ class Arena(SharedChunks, Owner):
 
         Raises:
             As `zeros`.
+
+        >>> heap, arena = CollectedHeap(), Arena()
+        >>> arena.attach(heap)
+        >>> words = arena.pointers(10)
+        >>> words[3] = heap.new(heap.add_type("leaf", 8)).address
+        >>> heap.collect().freed_objects
+        0
+        >>> words[3] = 0
+        >>> heap.collect().freed_objects
+        1
         """
         return self._array(shape, np.dtype(np.uint64), lib.SW_SCAN)
 
@@ -643,6 +689,13 @@ class Savepoint(Made):
 
     def rewind(self) -> None:
         """Free all objects and savepoints created after this one, and the savepoint.
+
+        >>> arena = Arena()
+        >>> begin = arena.savepoint()
+        >>> size = len(arena.alloc(1000))
+        >>> begin.rewind()
+        >>> arena.stats().used_bytes
+        0
 
         Raises:
             BlockBusyError: an array created after it is alive; nothing changes.

@@ -178,7 +178,14 @@ class CollectedObject(_Row):
         return self._life is None
 
     def release(self) -> None:
-        """Stop keeping the object alive; a second call does nothing."""
+        """Stop keeping the object alive; a second call does nothing.
+
+        >>> heap = CollectedHeap()
+        >>> node = heap.new(heap.add_type("node", 16))
+        >>> node.release()
+        >>> heap.collect().freed_objects
+        1
+        """
         life, self._life = self._life, None
         if life is not None:
             life.end()
@@ -193,6 +200,12 @@ class CollectedObject(_Row):
             BlockFreedError: it has already been freed or released.
             StateError: it may share its block (`CollectedHeap(tiny=True)`).
             HeapClosedError: the heap is closed.
+
+        >>> heap = CollectedHeap()
+        >>> node = heap.new(heap.add_type("node", 16))
+        >>> node.free()
+        >>> heap.ledger().live_objects
+        0
         """
         with self._handle:
             kept = self._kept
