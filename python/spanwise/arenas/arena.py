@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arenas, and the chunks that they share."""
+"""Arenas and their savepoints."""
 
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
@@ -15,112 +14,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Made, Owner, array_at, end_body, refuse_views
-from spanwise.arenas.kept import Kept, ending, free_soon, pinned
-from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, SpanwiseError, StateError
-from spanwise.gc.handle import GcHandle
-from spanwise.gc.heap import CollectedHeap
-from spanwise.gc.objects import CollectedObject
+from spanwise._owner import Count, Life, Made, array_at, end_body, refuse_views
+from spanwise.arenas.chunks import SharedChunks
+from spanwise.arenas.collected import CollectedArena
+from spanwise.arenas.kept import ending, pinned
+from spanwise.errors import BlockBusyError, InvalidError, StateError
 from spanwise.results.rows import Result
-
-
-@dataclass(frozen=True)
-class ArenaPoolStats(Result):
-    """The chunks of all arenas of the process.
-
-    Attributes:
-        arenas: live arenas.
-        used_chunk_bytes: chunks of live arenas, and those that a thread keeps for its next arena.
-        idle_chunk_bytes: free chunks with memory.
-        returned_bytes: free chunks without memory: addresses only.
-        reserved_bytes: reserved addresses.
-        quarantine_bytes: chunks of freed safe arenas.
-        unprotected: chunks that the system refused to protect, in total.
-    """
-
-    arenas: int
-    used_chunk_bytes: int
-    idle_chunk_bytes: int
-    returned_bytes: int
-    reserved_bytes: int
-    quarantine_bytes: int
-    unprotected: int
-
-
-class SharedChunks:
-    """Base of `Arena`: what concerns all arenas of the process."""
-
-    @staticmethod
-    def pool_stats() -> ArenaPoolStats:
-        """Return the counters of the chunks of all arenas of the process."""
-        made = ffi.new("sw_arena_pool_stats *")
-        lib.sw_arena_get_pool_stats(made)
-        return ArenaPoolStats(**_lib.struct_dict(made))
-
-    @staticmethod
-    def trim() -> int:
-        """Return all idle chunks of the process and of this thread; return their bytes.
-
-        >>> Arena.trim() >= 0 and Arena.pool_stats().idle_chunk_bytes
-        0
-        """
-        return int(lib.sw_arena_trim())
-
-    @staticmethod
-    def set_keep(
-        thread_bytes: SupportsIndex = 1 << 20, idle_bytes: SupportsIndex = 64 << 20
-    ) -> None:
-        """Bound the idle chunks that the process keeps for later arenas.
-
-        Args:
-            thread_bytes: of each thread.
-            idle_bytes: shared by all threads.
-
-        >>> Arena.set_keep(thread_bytes=0, idle_bytes=0)
-        >>> with Arena() as arena:
-        ...     size = len(arena.alloc(100))
-        >>> Arena.pool_stats().idle_chunk_bytes
-        0
-        >>> Arena.set_keep()  # as before
-        """
-        lib.sw_arena_set_keep(
-            _lib.as_index(thread_bytes, "thread_bytes"), _lib.as_index(idle_bytes, "idle_bytes")
-        )
-
-    @staticmethod
-    def set_decay(seconds: float) -> None:
-        """Return shared idle chunks to the system after this time without use; 0: never.
-
-        >>> Arena.set_keep(thread_bytes=0)  # a thread's own idle chunks do not decay
-        >>> Arena.set_decay(1e-6)
-        >>> with Arena() as arena:
-        ...     size = len(arena.alloc(100))
-        >>> Arena.decay() >= 0, Arena.pool_stats().idle_chunk_bytes
-        (True, 0)
-        >>> Arena.set_decay(0)
-        >>> Arena.set_keep()
-        """
-        lib.sw_arena_set_decay(_lib.as_nanoseconds(seconds), ffi.NULL, ffi.NULL)
-
-    @staticmethod
-    def decay() -> int:
-        """Return the chunks whose time is over (`set_decay`) now; return their bytes."""
-        return int(lib.sw_arena_decay())
-
-    @staticmethod
-    def set_quarantine(bytes_max: SupportsIndex = 64 << 20) -> None:
-        """Bound the chunks of freed safe arenas that are inaccessible before they are reused.
-
-        >>> Arena.set_quarantine(1 << 20)
-        >>> for _ in range(30):
-        ...     with Arena(safe=True) as arena:
-        ...         size = len(arena.alloc(100))
-        >>> 0 < Arena.pool_stats().quarantine_bytes <= 1 << 20
-        True
-        >>> Arena.set_quarantine()  # as before
-        """
-        lib.sw_arena_set_quarantine(_lib.as_index(bytes_max, "bytes_max"))
-
 
 MODES = ("default", "off", "auto", "force")
 """The source of objects, in the order of sw_arena_mode; "default" means as in SPANWISE_ARENA."""
@@ -173,11 +72,7 @@ def _free_clone(clone: Any) -> None:
     lib.sw_free(clone)
 
 
-def _no_heap() -> None:
-    """Return None, as a weak reference to a heap that is gone."""
-
-
-class Arena(SharedChunks, Owner):
+class Arena(SharedChunks, CollectedArena):
     """Memory for arrays that are freed together, in one step.
 
     An array keeps its arena alive. While an array, or one derived from it, is alive, `reset` and
@@ -236,45 +131,11 @@ class Arena(SharedChunks, Owner):
         )
         if limit_bytes is not None:
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
-        ref = ffi.new("sw_arena_ref *")
-        super().__init__(_lib.output_of(lib.sw_arena_create, options), free_soon, ref)
-        self._kept = Kept(self._c, self._life, ref)
+        super().__init__(_lib.output_of(lib.sw_arena_create, options))
         self._arrays = Count()
-        self._handlers = Count()  # of numpy, whose arrays have memory of the arena (arrays.py)
         self._levels: list[Count] = []  # of each savepoint: the arrays made since
-        self._seen_by: CollectedHeap | None = None
-        # The heap of the object that the arena is freed with, and its address. The reference is
-        # weak: without the heap, nothing collects the object.
-        self._given_to: Callable[[], GcHandle | None] = _no_heap
-        self._given_at = 0
 
     # --- the end ---
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called, or the object of `free_with` was collected."""
-        return self._c is None or self._kept.freed
-
-    def close(self) -> None:
-        """Free the arena and all its objects; a second call does nothing.
-
-        Raises:
-            BlockBusyError: an array of the arena is alive, or it is held; nothing changes.
-        """
-        with self._lock, self._standing(), ending:
-            if self.closed:
-                self._c = None
-                return
-            self._refuse_close()
-            self._take_back()
-            self._kept.end()
-            self._c = None
-            self._lock.at_exit(self._ending())
-
-    def _open(self) -> Any:
-        if self._c is not None and self._kept.freed:
-            raise StateError("the Arena was freed with its object; make another")
-        return super()._open()
 
     def _refuse_close(self) -> None:
         if self._kept.holds.alive:
@@ -380,130 +241,6 @@ class Arena(SharedChunks, Owner):
             made = Savepoint._make(self, _lib.output_of(lib.sw_arena_mark, c_arena))
             self._levels.append(made._arrays)
             return made
-
-    # --- a collector ---
-
-    def attach(self, heap: CollectedHeap | None) -> None:
-        """Let a collected heap mark from the arrays of `pointers`, which then keep objects alive.
-
-        Attaching does not keep the arena alive: it is freed once neither it nor an array of it is
-        referenced. Another heap may attach after `attach(None)`, or once the first one is closed.
-
-        Args:
-            heap: the heap that marks from the arena; None: no heap.
-
-        Raises:
-            StateError: the arena is closed, another heap is attached, or an `ArenaAllocator` or an
-                array made with one is alive.
-            HeapClosedError: the heap is closed.
-        """
-        _lib.check_type(heap, (CollectedHeap, type(None)), "heap")
-        handle = None if heap is None else heap._handle
-        with self._using(handle) as c_arena:
-            seen_by = self._seen_by
-            if heap is not None and seen_by is not None and seen_by is not heap:
-                raise StateError("another heap is attached to the arena; call attach(None)")
-            if handle is not None:
-                if self._handlers.alive:
-                    raise StateError("numpy allocates in the arena, or has arrays there")
-                with handle as c_gc:
-                    check(lib.sw_arena_attach(c_arena, c_gc))
-            elif seen_by is not None:
-                check(lib.sw_arena_attach(c_arena, ffi.NULL))
-            self._seen_by = heap
-
-    def free_with(self, target: CollectedObject | None) -> None:
-        """Free the arena when an object of a collected heap is collected, as Go's arenas are.
-
-        The object's finalizer is replaced by one that frees the arena. A cycle that finds the
-        object unreachable makes it due, and `CollectedHeap.run_finalizers()` frees the arena. Then
-        `closed` is True, and every other call raises StateError. While an array of the arena is
-        alive, or it is held, it is not freed: a later cycle makes the finalizer due again.
-
-        >>> heap, arena = CollectedHeap(), Arena()
-        >>> request = heap.new(heap.add_type("request", 8))
-        >>> arena.free_with(request)
-        >>> del request
-        >>> heap.collect().due_finalizers, heap.run_finalizers(), arena.closed
-        (1, 1, True)
-
-        The object keeps the arena, even if nothing else refers to it. It gives the arena back,
-        which is then freed like any other, when the object is freed by `CollectedObject.free()`,
-        gets another finalizer or arena, or its heap is closed. An array of `pointers` that reaches
-        the object keeps it alive, so the arena is never freed.
-
-        Args:
-            target: the object, instead of an earlier one; None: take the arena back.
-
-        Raises:
-            StateError: the arena is closed.
-            BlockFreedError: the object was freed or released.
-            HeapClosedError: the heap of the object is closed.
-            InvalidError: the object may share its block (`CollectedHeap(tiny=True)`).
-            OutOfMemoryError: no memory; an earlier object keeps the arena.
-        """
-        _lib.check_type(target, (CollectedObject, type(None)), "target")
-        with self._using(None if target is None else target._handle) as c_arena:
-            if target is None:
-                self._take_back()
-                return
-            handle, address = target._handle, target.address
-            with handle as c_gc:
-                target._check_kept()
-                self._kept.watch()
-                before = handle.arenas.get(address)
-                handle.arenas[address] = self._kept
-                try:
-                    at = ffi.cast("void *", address)
-                    check(lib.sw_arena_free_with(c_arena, c_gc, at))
-                except SpanwiseError:
-                    handle.give_arena(address, before)
-                    raise
-                handle.finalizers.pop(address, None)
-                if (handle, address) != (self._given_to(), self._given_at):
-                    self._forget_object()
-            self._given_to, self._given_at = weakref.ref(handle), address
-
-    def _take_back(self) -> None:
-        """Undo `free_with`. The caller is inside `_standing()`."""
-        if self._given_to() is not None:
-            check(lib.sw_arena_free_with(self._c, ffi.NULL, ffi.NULL))
-            self._forget_object()
-
-    def _forget_object(self) -> None:
-        """Remove the finalizer of the object that had the arena, unless it has another."""
-        handle, self._given_to = self._given_to(), _no_heap
-        if handle is not None and not handle.closed:
-            handle.take_arena(self._given_at, self._kept)
-
-    @contextmanager
-    def _using(self, heap: GcHandle | None = None) -> Iterator[Any]:
-        """Yield the C arena for calls, inside `_standing`."""
-        with self._lock, self._standing(heap):
-            yield self._open()
-
-    @contextmanager
-    def _standing(self, heap: GcHandle | None = None) -> Iterator[None]:
-        """Keep heaps from running a cycle or a finalizer inside the block.
-
-        These are the attached heap and that of the object of `free_with`, unless they are closed,
-        and `heap`. Their locks are taken in the order of the heaps' numbers.
-        """
-        attached = None if self._seen_by is None else self._seen_by._handle
-        given_to = self._given_to()
-        handles = {one.id: one for one in (attached, given_to, heap) if one is not None}
-        with ExitStack() as stack:
-            for _, one in sorted(handles.items()):
-                try:
-                    stack.enter_context(one)
-                except HeapClosedError:
-                    if one is heap:
-                        raise
-                    if one is attached:
-                        self._seen_by = None
-                    if one is given_to:
-                        self._given_to = _no_heap
-            yield
 
     # --- objects ---
 
