@@ -208,9 +208,10 @@ class Arena(SharedChunks, CollectedArena):
         spanwise.errors.InvalidError: target 0x... is in no chunk of a live arena; give an array ...
 
         Args:
-            target: an array or memoryview of the arena's memory, or an address in a chunk. An
-                address does not find objects outside chunks: those above a quarter of a chunk, and
-                all in mode "off".
+            target: an array or memoryview that the arena returned, or one derived from it; or an
+                address in a chunk. An address, or an array that numpy made (`ArenaAllocator`), is
+                not found outside chunks, where objects above a quarter of a chunk and all objects
+                of mode "off" are.
 
         Raises:
             InvalidError: no live arena has the memory; it is a ValueError.
