@@ -155,8 +155,9 @@ SW_API sw_status sw_arena_free_with(sw_arena *arena, sw_gc *gc, const void *obje
  * holds; unhold: SW_STATE: it is not held. */
 SW_API sw_status sw_arena_hold(sw_arena *arena);
 SW_API sw_status sw_arena_unhold(sw_arena *arena);
-/* Hold the arena that contains `object`, and return it for sw_arena_unhold. NULL: no arena contains
- * the address (SW_STATE). */
+/* Hold the arena with the chunk that contains `object`, any address, and return it for
+ * sw_arena_unhold. NULL: no chunk of a live arena contains the address (SW_STATE). Objects from the
+ * heap or, in mode OFF, the C library, and the caller's first chunk are not found. */
 SW_API sw_arena *sw_arena_pin(const void *object);
 /* Make the calling thread the owner of a safe arena, after the last call of the previous owner. */
 SW_API sw_status sw_arena_adopt(sw_arena *arena);

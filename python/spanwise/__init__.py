@@ -14,7 +14,7 @@ Objects for experiments; `help(sw.Heap)` and so on have the details:
 
     allocator       SizeClassTable, Heap, HeapOptions, Ledger, Comparison, HeapMap
     collector       CollectedHeap, ObjectType, CollectedObject, linked_list, random_graph
-    arenas, pools   Arena, ArenaTracker, Pool, TieredSlabs
+    arenas, pools   Arena, ArenaAllocator, ArenaTracker, Pool, TieredSlabs
     ranges          RangeAllocator, BuddyAllocator, ScalableAllocator, MemoryAllocator, Stack
     buffers         Memory, Reader, RecyclableMemory
     recordings      record, recording, Recording, workloads, compare, sweep, optimize

@@ -12,9 +12,10 @@ from . import plots as plots
 from . import workloads as workloads
 from ._lib import OPS_DTYPE as OPS_DTYPE
 from .arenas.arena import Arena as Arena
-from .arenas.arena import ArenaPoolStats as ArenaPoolStats
 from .arenas.arena import ArenaStats as ArenaStats
 from .arenas.arena import Savepoint as Savepoint
+from .arenas.arrays import ArenaAllocator as ArenaAllocator
+from .arenas.chunks import ArenaPoolStats as ArenaPoolStats
 from .arenas.tracker import ArenaTracker as ArenaTracker
 from .arenas.tracker import TrackedArena as TrackedArena
 from .arenas.tracker import TrackerTotals as TrackerTotals

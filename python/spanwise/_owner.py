@@ -187,11 +187,12 @@ class Claim:
 class _Memory:
     """Base of the arrays that `array_at` makes."""
 
-    __slots__ = ("__array_interface__", "_life")
+    __slots__ = ("__array_interface__", "_life", "owner")
 
-    def __init__(self, interface: dict[str, Any], life: Life) -> None:
+    def __init__(self, interface: dict[str, Any], life: Life, owner: object) -> None:
         self.__array_interface__ = interface
         self._life = life
+        self.owner = owner
 
 
 class ByteView(np.ndarray[Any, np.dtype[np.uint8]]):
@@ -214,14 +215,23 @@ class ByteView(np.ndarray[Any, np.dtype[np.uint8]]):
         return made[()] if return_scalar or made.shape == () else made.view(np.ndarray)
 
 
-def array_at(address: int, size: int, life: Life) -> NDArray[np.uint8]:
+def array_at(address: int, size: int, life: Life, owner: object = None) -> NDArray[np.uint8]:
     """Return the bytes at an address as a writable `ByteView`; `life` ends with its last view.
+
+    `owner_of` returns `owner` for each view of them.
 
     `ffi.buffer` over an `ffi.gc` pointer would not work: its destructor runs before `__del__`
     methods of the same cycle, which may still read the view.
     """
     interface = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
-    return np.asarray(_Memory(interface, life)).view(ByteView)
+    return np.asarray(_Memory(interface, life, owner)).view(ByteView)
+
+
+def owner_of(view: object) -> object:
+    """Return the owner of the memory of an array or memoryview, as given to `array_at`, or None."""
+    while isinstance(view, np.ndarray | memoryview):
+        view = view.obj if isinstance(view, memoryview) else view.base
+    return view.owner if isinstance(view, _Memory) else None
 
 
 def view_at(address: int, size: int, life: Life) -> memoryview:

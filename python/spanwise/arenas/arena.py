@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arenas, and the chunks that they share."""
+"""Arenas and their savepoints."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
@@ -14,83 +14,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Made, Owner, array_at, end_body, refuse_views
-from spanwise.errors import BlockBusyError, HeapClosedError, InvalidError, StateError
-from spanwise.gc.heap import CollectedHeap
+from spanwise._owner import Count, Life, Made, array_at, end_body, refuse_views
+from spanwise.arenas.chunks import SharedChunks
+from spanwise.arenas.collected import CollectedArena
+from spanwise.arenas.kept import ending, pinned
+from spanwise.errors import BlockBusyError, InvalidError, StateError
 from spanwise.results.rows import Result
-
-
-@dataclass(frozen=True)
-class ArenaPoolStats(Result):
-    """The chunks of all arenas of the process.
-
-    Attributes:
-        arenas: live arenas.
-        used_chunk_bytes: chunks of live arenas, and those that a thread keeps for its next arena.
-        idle_chunk_bytes: free chunks with memory.
-        returned_bytes: free chunks without memory: addresses only.
-        reserved_bytes: reserved addresses.
-        quarantine_bytes: chunks of freed safe arenas.
-        unprotected: chunks that the system refused to protect, in total.
-    """
-
-    arenas: int
-    used_chunk_bytes: int
-    idle_chunk_bytes: int
-    returned_bytes: int
-    reserved_bytes: int
-    quarantine_bytes: int
-    unprotected: int
-
-
-class SharedChunks:
-    """Base of `Arena`: what concerns all arenas of the process."""
-
-    @staticmethod
-    def pool_stats() -> ArenaPoolStats:
-        """Return the counters of the chunks of all arenas of the process."""
-        made = ffi.new("sw_arena_pool_stats *")
-        lib.sw_arena_get_pool_stats(made)
-        return ArenaPoolStats(**_lib.struct_dict(made))
-
-    @staticmethod
-    def trim() -> int:
-        """Return all idle chunks of the process and of this thread; return their bytes.
-
-        >>> Arena.trim() >= 0 and Arena.pool_stats().idle_chunk_bytes
-        0
-        """
-        return int(lib.sw_arena_trim())
-
-    @staticmethod
-    def set_keep(
-        thread_bytes: SupportsIndex = 1 << 20, idle_bytes: SupportsIndex = 64 << 20
-    ) -> None:
-        """Bound the idle chunks that the process keeps for later arenas.
-
-        Args:
-            thread_bytes: of each thread.
-            idle_bytes: shared by all threads.
-        """
-        lib.sw_arena_set_keep(
-            _lib.as_index(thread_bytes, "thread_bytes"), _lib.as_index(idle_bytes, "idle_bytes")
-        )
-
-    @staticmethod
-    def set_decay(seconds: float) -> None:
-        """Return shared idle chunks to the system after this time without use; 0: never."""
-        lib.sw_arena_set_decay(_lib.as_nanoseconds(seconds), ffi.NULL, ffi.NULL)
-
-    @staticmethod
-    def decay() -> int:
-        """Return the chunks whose time is over (`set_decay`) now; return their bytes."""
-        return int(lib.sw_arena_decay())
-
-    @staticmethod
-    def set_quarantine(bytes_max: SupportsIndex = 64 << 20) -> None:
-        """Bound the chunks of freed safe arenas that are inaccessible before they are reused."""
-        lib.sw_arena_set_quarantine(_lib.as_index(bytes_max, "bytes_max"))
-
 
 MODES = ("default", "off", "auto", "force")
 """The source of objects, in the order of sw_arena_mode; "default" means as in SPANWISE_ARENA."""
@@ -139,29 +68,18 @@ def _kept_tag(tag: str | None) -> Any:
     return _tags.setdefault(tag, ffi.new("char[]", tag.encode()))
 
 
-def _free(c_arena: Any) -> None:
-    """Free an unreferenced arena, in the thread in which Python's collector runs."""
-    check(lib.sw_arena_free(c_arena))
-
-
 def _free_clone(clone: Any) -> None:
     lib.sw_free(clone)
 
 
-def _unhold(c_arena: Any, _: Life) -> None:
-    """Release an arena; the second argument has kept it alive."""
-    lib.sw_arena_unhold(c_arena)
-
-
-class Arena(SharedChunks, Owner):
+class Arena(SharedChunks, CollectedArena):
     """Memory for arrays that are freed together, in one step.
 
     An array keeps its arena alive. While an array, or one derived from it, is alive, `reset` and
     `close` raise BlockBusyError (a BufferError), so no array reads freed memory: `del` arrays
     before the end of a `with` statement. If its body raises, the arena is freed with the last array
-    instead. After `close`, every call raises StateError. To free an arena with an object of a
-    collected heap, close it in the object's finalizer:
-    `heap.set_finalizer(object, lambda _: arena.close())`.
+    instead. After `close`, every call raises StateError. `free_with` frees an arena with an object
+    of a collected heap.
 
     Code that keeps an array's address (`array.ctypes.data`), such as a C library, can use the
     memory after its end. In an arena with `safe=True` that access prints a FREED_ARENA report, with
@@ -213,30 +131,43 @@ class Arena(SharedChunks, Owner):
         )
         if limit_bytes is not None:
             options.limit_bytes = max(_lib.as_index(limit_bytes, "limit_bytes"), 1)
-        super().__init__(_lib.output_of(lib.sw_arena_create, options), _free)
+        super().__init__(_lib.output_of(lib.sw_arena_create, options))
         self._arrays = Count()
-        self._holds = Count()
         self._levels: list[Count] = []  # of each savepoint: the arrays made since
-        self._seen_by: CollectedHeap | None = None
 
     # --- the end ---
 
     def _refuse_close(self) -> None:
-        if self._holds.alive:
-            raise BlockBusyError("the arena is held; leave the `with` statement of hold()")
+        if self._kept.holds.alive:
+            raise BlockBusyError("the arena is held; leave the `with` of hold() or pin()")
+        self._refuse_handlers("its memory goes")
         refuse_views(self._arrays.alive, "arrays of the arena", "its memory goes")
+
+    def _refuse_handlers(self, before: str) -> None:
+        if self._handlers.alive:
+            raise BlockBusyError(
+                f"numpy allocates in the arena; before {before} leave the `with` of ArenaAllocator,"
+                " and delete the arrays made there"
+            )
 
     def reset(self) -> None:
         """Free all objects; the arena keeps one chunk for new ones.
 
+        >>> arena = Arena()
+        >>> size = len(arena.alloc(1000))
+        >>> arena.reset()
+        >>> arena.stats().used_bytes, arena.stats().chunks
+        (0, 1)
+
         Raises:
             BlockBusyError: an array of the arena is alive; the arena does not change.
         """
-        with self._lock, self._standing():
-            c_arena = self._open()
+        with self._using() as c_arena, ending:
             self._refuse_close()
             check(lib.sw_arena_reset(c_arena))
             self._levels.clear()
+            if self._kept.ref.arena != ffi.NULL:
+                self._kept.watch()
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -246,12 +177,47 @@ class Arena(SharedChunks, Owner):
         >>> with arena.hold():
         ...     arena.close()
         Traceback (most recent call last):
-        spanwise.errors.BlockBusyError: the arena is held; leave the `with` statement of hold()
+        spanwise.errors.BlockBusyError: the arena is held; leave the `with` of hold() or pin()
         """
-        with self._lock:
-            arena = self._open()
-            check(lib.sw_arena_hold(arena))
-            life = self._holds.taken(Life(_unhold, arena, self._life))
+        with self._using():
+            life = self._kept.hold(self._kept.holds.taken())
+        try:
+            yield
+        finally:
+            life.end()
+
+    @staticmethod
+    @contextmanager
+    def pin(target: NDArray[Any] | memoryview | SupportsIndex) -> Iterator[None]:
+        """Return a context manager that holds the arena which has an object, as `hold` does.
+
+        It is for code that was given an array or an address, and not the arena:
+
+        >>> arena = Arena()
+        >>> view = arena.alloc(100)
+        >>> address = view.ctypes.data  # what a C library would keep
+        >>> with Arena.pin(address + 50):
+        ...     del view
+        ...     arena.close()
+        Traceback (most recent call last):
+        spanwise.errors.BlockBusyError: the arena is held; leave the `with` of hold() or pin()
+        >>> arena.close()
+        >>> with Arena.pin(address):
+        ...     pass  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        spanwise.errors.InvalidError: target 0x... is in no chunk of a live arena; give an array ...
+
+        Args:
+            target: an array or memoryview that the arena returned, or one derived from it; or an
+                address in a chunk. An address, or an array that numpy made (`ArenaAllocator`), is
+                not found outside chunks, where objects above a quarter of a chunk and all objects
+                of mode "off" are.
+
+        Raises:
+            InvalidError: no live arena has the memory; it is a ValueError.
+            TypeError: the target is neither an array nor a memoryview nor an integer.
+        """
+        life = pinned(target)
         try:
             yield
         finally:
@@ -272,50 +238,10 @@ class Arena(SharedChunks, Owner):
         Raises:
             OutOfMemoryError: there is no memory.
         """
-        with self._lock, self._standing():
-            made = Savepoint._make(self, _lib.output_of(lib.sw_arena_mark, self._open()))
+        with self._using() as c_arena:
+            made = Savepoint._make(self, _lib.output_of(lib.sw_arena_mark, c_arena))
             self._levels.append(made._arrays)
             return made
-
-    # --- a collector ---
-
-    def attach(self, heap: CollectedHeap | None) -> None:
-        """Let a collected heap mark from the arrays of `pointers`, which then keep objects alive.
-
-        Attaching does not keep the arena alive: it is freed once neither it nor an array of it is
-        referenced. Another heap may attach after `attach(None)`, or once the first one is closed.
-
-        Args:
-            heap: the heap that marks from the arena; None: no heap.
-
-        Raises:
-            StateError: the arena is closed, or another heap is attached.
-            HeapClosedError: the heap is closed.
-        """
-        _lib.check_type(heap, (CollectedHeap, type(None)), "heap")
-        with self._lock:
-            arena = self._open()
-            with self._standing():
-                seen_by = self._seen_by
-                if heap is not None and seen_by is not None and seen_by is not heap:
-                    raise StateError("another heap is attached to the arena; call attach(None)")
-                if heap is None and seen_by is not None:
-                    check(lib.sw_arena_attach(arena, ffi.NULL))
-            if heap is not None:
-                with heap._handle as c_gc:
-                    check(lib.sw_arena_attach(arena, c_gc))
-            self._seen_by = heap
-
-    @contextmanager
-    def _standing(self) -> Iterator[None]:
-        """Keep the attached heap, unless it is closed, from running a cycle inside the block."""
-        with ExitStack() as stack:
-            try:
-                if self._seen_by is not None:
-                    stack.enter_context(self._seen_by._handle)
-            except HeapClosedError:
-                self._seen_by = None
-            yield
 
     # --- objects ---
 
@@ -379,9 +305,9 @@ class Arena(SharedChunks, Owner):
         """
         _lib.check_type(array, np.ndarray, "array")
         kind, source = _plain(array.dtype), np.ascontiguousarray(array)
-        with self._lock:
+        with self._using() as c_arena:
             from_ = _lib.pointer(source, "void *")
-            memory = lib.sw_arena_clone(self._open(), from_, source.nbytes, 0)
+            memory = lib.sw_arena_clone(c_arena, from_, source.nbytes, 0)
             if memory == ffi.NULL:
                 check(lib.sw_last_error().status)
             address = int(ffi.cast("uintptr_t", memory))
@@ -400,6 +326,10 @@ class Arena(SharedChunks, Owner):
             InvalidError: a length is negative, or the type holds Python objects.
             OutOfMemoryError: there is no memory.
             LimitError: the limit is reached, in mode "force" or in a safe arena.
+
+        >>> arena = Arena()
+        >>> arena.zeros((2, 3), "i4").tolist()
+        [[0, 0, 0], [0, 0, 0]]
         """
         return self._array(shape, _plain(dtype), lib.SW_ZERO)
 
@@ -416,6 +346,16 @@ class Arena(SharedChunks, Owner):
 
         Raises:
             As `zeros`.
+
+        >>> heap, arena = CollectedHeap(), Arena()
+        >>> arena.attach(heap)
+        >>> words = arena.pointers(10)
+        >>> words[3] = heap.new(heap.add_type("leaf", 8)).address
+        >>> heap.collect().freed_objects
+        0
+        >>> words[3] = 0
+        >>> heap.collect().freed_objects
+        1
         """
         return self._array(shape, np.dtype(np.uint64), lib.SW_SCAN)
 
@@ -429,29 +369,30 @@ class Arena(SharedChunks, Owner):
 
     def _export(self, size: int, alloc: Callable[[Any], Any]) -> NDArray[np.uint8]:
         """Return bytes that keep the arena allocated until the last array over them is gone."""
-        with self._lock, self._standing():
-            arena = self._open()
-            check(lib.sw_arena_hold(arena))
-            life = self._arrays.taken(Life(_unhold, arena, self._life))
+        with self._using() as c_arena:
+            counted = self._arrays.taken()
             if self._levels:
-                life = self._levels[-1].taken(life)
-            memory = alloc(arena)
+                counted = self._levels[-1].taken(counted)
+            life = self._kept.hold(counted)
+            del counted  # the traceback of an error refers to this frame
+            memory = alloc(c_arena)
             if memory == ffi.NULL:
                 life.end()
                 check(lib.sw_last_error().status)
-            return array_at(int(ffi.cast("uintptr_t", memory)), size, life)
+            return array_at(int(ffi.cast("uintptr_t", memory)), size, life, self._kept)
 
     # --- figures ---
 
     def stats(self) -> ArenaStats:
         """Return a snapshot of the counters."""
-        return ArenaStats(**_lib.struct_dict(self._output(lib.sw_arena_get_stats)))
+        with self._using() as c_arena:
+            return ArenaStats(**_lib.struct_dict(_lib.output_of(lib.sw_arena_get_stats, c_arena)))
 
     def __repr__(self) -> str:
-        with self._lock:
-            if self._c is None:
-                return "<Arena, closed>"
+        try:
             stats = self.stats()
+        except StateError:
+            return "<Arena, closed>"
         used = f"{stats.used_bytes:,} of {stats.chunk_bytes:,} B used"
         if stats.own_objects:
             outside = _format.plural(stats.own_objects, "object")
@@ -487,16 +428,24 @@ class Savepoint(Made):
     def rewind(self) -> None:
         """Free all objects and savepoints created after this one, and the savepoint.
 
+        >>> arena = Arena()
+        >>> begin = arena.savepoint()
+        >>> size = len(arena.alloc(1000))
+        >>> begin.rewind()
+        >>> arena.stats().used_bytes
+        0
+
         Raises:
             BlockBusyError: an array created after it is alive; nothing changes.
             StateError: it was freed before: by itself, with an earlier one, or by a reset.
         """
         arena = self._arena
-        with arena._lock, arena._standing():
-            c_arena, levels = arena._open(), arena._levels
+        with arena._using() as c_arena:
+            levels = arena._levels
             at = next((i for i, one in enumerate(levels) if one is self._arrays), None)
             if at is None:
                 raise StateError("the savepoint was freed before; make another")
+            arena._refuse_handlers("rewinding")
             alive = sum(one.alive for one in levels[at:])
             refuse_views(alive, "arrays created after the savepoint", "rewinding to it")
             check(lib.sw_arena_release(c_arena, self._c))

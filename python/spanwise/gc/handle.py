@@ -67,6 +67,7 @@ class GcHandle:
         "_life",
         "_lock",
         "_open",
+        "arenas",
         "concurrent",
         "finalizers",
         "heap",
@@ -102,7 +103,10 @@ class GcHandle:
         # free. A pointer that the collector follows leads to that object.
         self.layouts: dict[int, tuple[ObjectType, int]] = {}
         self.types: dict[int, ObjectType] = {}  # by number
-        self.note: Any = ffi.new("void **")  # the object whose finalizer was called last
+        # By address, the arena that the object's finalizer frees: what keeps it allocated.
+        self.arenas: dict[int, Any] = {}
+        # The object whose finalizer was called last; NULL: the finalizer was an arena's.
+        self.note: Any = ffi.new("void **")
         self.heap = lib.sw_gc_heap(self._c)
         self.id = int(lib.sw_heap_id(self.heap))
         self.table = table
@@ -126,6 +130,7 @@ class GcHandle:
         """Destroy the collector and all its objects; a second call does nothing."""
         with self._lock:
             self._open[0] = False
+            self._lock.at_exit(self.arenas.clear)  # after the next one
             self._lock.at_exit(self._life.end)
 
     def read(self, function: Callable[[Any], None]) -> None:
@@ -202,6 +207,28 @@ class GcHandle:
     def _try_block(self) -> None:
         if not self.closed and lib.sw_gc_block(self._c) == lib.SW_OK:
             self.thread.calls = 0
+
+    # --- arenas that are freed with an object ---
+
+    def give_arena(self, address: int, kept: Any) -> None:
+        """Note the arena that the finalizer of an object frees, None for none; inside `with`."""
+        if kept is None:
+            self.arenas.pop(address, None)
+        else:
+            self.arenas[address] = kept
+
+    def take_arena(self, address: int, kept: Any) -> None:
+        """Remove the finalizer of an object if it frees this arena."""
+        with self as c_gc:
+            if self.arenas.get(address) is kept:
+                lib.sw_gc_set_finalizer(c_gc, ffi.cast("void *", address), ffi.NULL, ffi.NULL)
+                del self.arenas[address]
+
+    def drop_freed_arenas(self) -> None:
+        """Forget arenas that finalizers have freed."""
+        with self._lock:
+            for address in [at for at, kept in self.arenas.items() if kept.freed]:
+                del self.arenas[address]
 
     # --- roots ---
 

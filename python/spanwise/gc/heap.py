@@ -37,6 +37,14 @@ class CollectedHeap(Cycles):
     which the program may allocate, write and free. After `set_pace()`, `new()` starts cycles that
     are due, by the bytes that `new()` and `build()` have allocated since the last one.
 
+    >>> with CollectedHeap() as heap:
+    ...     node = heap.add_type("node", [("next", object), ("value", "i8")])
+    ...     first = heap.new(node)
+    ...     first["next"] = heap.new(node)  # reachable from `first`
+    ...     heap.new(node)["value"] = 7  # unreachable
+    ...     heap.collect().freed_objects
+    1
+
     Args:
         table: size classes, or a table's name.
         options: limit, placement, decay of idle pages, retained spans; None: `HeapOptions()`.
@@ -259,6 +267,16 @@ class CollectedHeap(Cycles):
         all that it reaches. `run_finalizers()` calls the finalizer once, with the object. Closing
         the heap calls no finalizer.
 
+        >>> heap = CollectedHeap()
+        >>> node = heap.new(heap.add_type("node", 16))
+        >>> heap.set_finalizer(node, lambda node: print("the end of a", node.type.name))
+        >>> del node
+        >>> heap.collect().due_finalizers
+        1
+        >>> heap.run_finalizers()
+        the end of a node
+        1
+
         Raises:
             BlockFreedError: the object was freed or released.
             OutOfMemoryError: no memory; the object keeps its previous finalizer.
@@ -322,6 +340,14 @@ class CollectedHeap(Cycles):
             TypeError: edges are not integers.
             InvalidError: a target does not exist, or the type has fewer pointers than `degree`.
             OutOfMemoryError: no memory, or the heap's limit is reached.
+
+        >>> heap = CollectedHeap()
+        >>> graph = heap.build(heap.add_type("node", 16, [0, 1]), binary_tree(9))
+        >>> heap.collect().marked_objects
+        1023
+        >>> graph.release()
+        >>> heap.collect().freed_objects
+        1023
         """
         self._check_type(type)
         made = as_edges(edges)

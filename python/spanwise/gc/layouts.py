@@ -87,6 +87,8 @@ def size_of(layout: Layout) -> tuple[int, tuple[int, ...], np.dtype[Any] | None]
 
 
 def _as_dtype(layout: Any) -> np.dtype[Any]:
+    if layout is None:  # numpy's name for float64
+        raise TypeError("layout: give bytes, a structured numpy type or a format, not None")
     try:
         kind: np.dtype[Any] = np.dtype(layout)
     except TypeError as error:
@@ -127,7 +129,9 @@ def from_format(text: str) -> np.dtype[Any]:
     while rest:
         token = _TOKEN.match(rest)
         if token is None:
-            raise InvalidError(f"format {text!r}: {rest!r} is not a native code other than x and p")
+            raise InvalidError(
+                f"format {text!r}: {rest[0]!r}; give native codes of struct, without x and p"
+            )
         rest = rest[token.end() :]
         count, code = int(token[1] or 1), token[2]
         codes += [f"S{count}"] if code == "s" else [_CODES.get(code, code)] * count

@@ -8,6 +8,7 @@ The C finalizer of an object only stores the object's address, so C never calls 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -177,7 +178,14 @@ class CollectedObject(_Row):
         return self._life is None
 
     def release(self) -> None:
-        """Stop keeping the object alive; a second call does nothing."""
+        """Stop keeping the object alive; a second call does nothing.
+
+        >>> heap = CollectedHeap()
+        >>> node = heap.new(heap.add_type("node", 16))
+        >>> node.release()
+        >>> heap.collect().freed_objects
+        1
+        """
         life, self._life = self._life, None
         if life is not None:
             life.end()
@@ -192,6 +200,12 @@ class CollectedObject(_Row):
             BlockFreedError: it has already been freed or released.
             StateError: it may share its block (`CollectedHeap(tiny=True)`).
             HeapClosedError: the heap is closed.
+
+        >>> heap = CollectedHeap()
+        >>> node = heap.new(heap.add_type("node", 16))
+        >>> node.free()
+        >>> heap.ledger().live_objects
+        0
         """
         with self._handle:
             kept = self._kept
@@ -203,6 +217,7 @@ class CollectedObject(_Row):
             kept.root[0][kept.root[1]] = 0
             self.release()
             self._handle.finalizers.pop(self._address, None)
+            self._handle.arenas.pop(self._address, None)
             self._handle.layouts.pop(self._address, None)
             lib.sw_heap_free(self._handle.heap, ffi.cast("void *", self._address))
 
@@ -320,35 +335,47 @@ def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalize
         if finalizer is None:
             check(lib.sw_gc_set_finalizer(c_gc, address, ffi.NULL, ffi.NULL))
             handle.finalizers.pop(target.address, None)
+            handle.arenas.pop(target.address, None)
             return
         check(lib.sw_gc_set_finalizer(c_gc, address, NOTE, handle.note))
+        handle.arenas.pop(target.address, None)
         handle.finalizers[target.address] = (finalizer, target.type, target.count)
         handle.objects[target.address] = target
 
 
-def _take_due(handle: GcHandle) -> tuple[Finalizer, CollectedObject] | None:
-    """Return a due finalizer with its object, which becomes a root again; None if none is due."""
+def _nothing() -> None:
+    """Do nothing: C has called the finalizer."""
+
+
+def _take_due(handle: GcHandle) -> Callable[[], object] | None:
+    """Return the call of a due finalizer, whose object becomes a root again; None if none is due.
+
+    The finalizer of an object with an arena (`Arena.free_with`) is C's, and has been called.
+    """
     with handle as c_gc:
+        handle.note[0] = ffi.NULL
         if lib.sw_gc_finalize(c_gc, 1) == 0:
             return None
         address = int(ffi.cast("uintptr_t", handle.note[0]))
+        if address == 0:
+            return _nothing
         finalizer, kind, count = handle.finalizers.pop(address)
-        return finalizer, object_at(handle, address, kind, count)
+        return partial(finalizer, object_at(handle, address, kind, count))
 
 
 def call_due(handle: GcHandle, most: int | None) -> int:
     """Call due finalizers in this thread; return the number of calls."""
     called = 0
     while most is None or called < most:
-        taken = None if handle.closed else _take_due(handle)
-        if taken is None:
+        call = None if handle.closed else _take_due(handle)
+        if call is None:
             break
-        finalizer, target = taken
         called += 1
         try:
-            finalizer(target)
+            call()
         except Exception as error:
             _Unraisable(error)
+    handle.drop_freed_arenas()
     return called
 
 

@@ -62,12 +62,12 @@ class Slot(Made):
         """Return whether what allocated it is closed."""
         raise NotImplementedError
 
-    def _claim_free(self) -> None:
+    def _claim_free(self, before: str = "freeing it") -> None:
         """Claim the block for a free; of concurrent calls exactly one succeeds."""
         if not self._claim.take():
             raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
         try:
-            refuse_views(self._views.alive, self, "freeing it")
+            refuse_views(self._views.alive, self, before)
         except BaseException:
             self._claim.give_back()
             raise
@@ -113,7 +113,8 @@ class Block(Slot):
         """Free the block.
 
         Args:
-            size: its size in bytes, for a sized free (C's `free_sized`); None: a plain free.
+            size: its size in bytes, or one of the same class, for a sized free (C's `free_sized`,
+                and `free_aligned_sized` for a block with an alignment); None: a plain free.
 
         Raises:
             BlockFreedError: the block is already free.
@@ -133,9 +134,14 @@ class Block(Slot):
             if wanted is None:
                 lib.sw_heap_free(heap, p)
                 return
+            if wanted == self._size:  # an alignment may have given it a larger class
+                wanted = self._usable
             if self._handle.table.round_up(max(wanted, 1)) != self._usable:
                 self._claim.give_back()
-                raise InvalidError(f"{self!r}: {wanted} B belong to another class", "SIZE_MISMATCH")
+                raise InvalidError(
+                    f"{self!r}: {wanted} B belong to another class; give {self._size}",
+                    "SIZE_MISMATCH",
+                )
             lib.sw_heap_free_sized(heap, p, wanted)
 
     def realloc(self, size: SupportsIndex, *, zero: bool = False) -> None:
@@ -162,9 +168,9 @@ class Block(Slot):
         with self._handle as heap:
             reallocate(lib.sw_heap_realloc, heap, self, wanted, zero)
 
-    def _claim_free(self) -> None:
+    def _claim_free(self, before: str = "freeing it") -> None:
         with self._handle.lock:
-            super()._claim_free()
+            super()._claim_free(before)
             if self._handle.tiny and not self._scan and self._usable == 16:
                 self._claim.give_back()
                 raise StateError(f"{self!r} shares its slot with others and is freed with its heap")
@@ -238,7 +244,7 @@ def reallocate(function: Any, c_source: Any, block: Block, size: int, zero: bool
     handle = block._handle
     flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if block._scan else 0)
     with handle.lock:
-        block._claim_free()  # no other call may free or view it meanwhile
+        block._claim_free("resizing it")  # no other call may free or view it meanwhile
         try:
             p = function(c_source, ffi.cast("void *", block._address), size, flags)
             if p == ffi.NULL:

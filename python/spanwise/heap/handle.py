@@ -214,6 +214,11 @@ class HandleOwner(Closable):
 
         Columns: address, bytes, cls (0: large object), slots, live (slots), cache (number of its
         thread cache, 0: none), scan, current (1: its cache allocates from it), needzero.
+
+        >>> with Heap() as heap:
+        ...     blocks = [heap.alloc(100) for _ in range(10)]
+        ...     heap.spans()["live"].tolist()
+        [10]
         """
         with self._handle:
             return read_spans(self._handle.heap)
@@ -229,6 +234,12 @@ class HandleOwner(Closable):
         Raises:
             StateError: the heap is dry, so it has no resident memory.
             UnsupportedError: the system does not report residency.
+
+        >>> with Heap() as heap:
+        ...     blocks = [heap.alloc(100) for _ in range(10)]
+        ...     tiles = heap.map().array
+        ...     int(tiles["live"].sum()), int(tiles["requested_bytes"].sum())
+        (10, 1000)
         """
         with self._handle:
             tiles, requested = read_tiles(self._handle.heap, touched=resident, slots=True)
@@ -240,6 +251,11 @@ class HandleOwner(Closable):
 
         The empty spans that the heap and this thread's cache keep are returned too, and large ones
         that any thread cache keeps. So the result may exceed `Ledger.free_page_bytes`.
+
+        >>> with Heap() as heap:
+        ...     heap.alloc(1 << 20).free()
+        ...     heap.trim() >= 1 << 20, heap.ledger().free_page_bytes
+        (True, 0)
         """
         with self._handle:
             return int(lib.sw_heap_trim(self._handle.heap))

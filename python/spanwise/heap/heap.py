@@ -87,7 +87,7 @@ class Heap(HandleOwner):
         OutOfMemoryError: there is no memory for a heap.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_options", "_tracked")
+    __slots__ = ("__weakref__", "_handle", "_manual_clock", "_options", "_tracked")
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class Heap(HandleOwner):
         flags = {"tracked": tracked, "dry": dry, "tiny": tiny, "manual_clock": manual_clock}
         self._handle: HeapHandle = HeapHandle(c_options(made, self._options, **flags), made)
         self._tracked = bool(tracked)
+        self._manual_clock = bool(manual_clock)
 
     # --- life ---
 
@@ -151,6 +152,11 @@ class Heap(HandleOwner):
             InvalidError: size is negative or above 2**63 - 1, or align is not a power of two.
             OutOfMemoryError: no memory, or the heap's limit is reached.
             HeapClosedError: the heap is closed.
+
+        >>> with Heap() as heap:
+        ...     block = heap.alloc(100, align=4096)
+        ...     block.address % 4096, block.size_bytes, block.usable_bytes
+        (0, 100, 4096)
         """
         request = request_of(size, zero, align, scan)
         with self._handle as heap:
@@ -288,9 +294,24 @@ class Heap(HandleOwner):
             self._handle.unwritten = False
 
     def set_time(self, seconds: float) -> None:
-        """Advance the clock of a heap with manual_clock, never backwards; idle pages decay."""
+        """Advance the clock of a heap with manual_clock, never backwards; idle pages decay.
+
+        >>> with Heap(manual_clock=True, options=HeapOptions(decay_ms=10)) as heap:
+        ...     heap.alloc(1 << 20).free()
+        ...     for tick in range(5):
+        ...         heap.set_time(tick * 0.02)
+        ...     heap.ledger().free_page_bytes
+        0
+
+        Raises:
+            InvalidError: the time is negative, or the heap has no manual clock.
+        """
         now_ns = _lib.as_nanoseconds(seconds)
         with self._handle as heap:
+            if not self._manual_clock:
+                raise errors.InvalidError(
+                    f"heap {self.id}: the clock is the system's; make the heap with manual_clock"
+                )
             lib.sw_heap_set_time(heap, now_ns)
 
     # --- properties ---

@@ -42,6 +42,12 @@ class HeapOptions(Result):
 
     Raises:
         TypeError, InvalidError: a value is not allowed.
+
+    >>> options = HeapOptions(limit_bytes=1 << 20, decay_ms=math.inf)
+    >>> with Heap(options=options) as heap:
+    ...     heap.alloc(2 << 20)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    spanwise.errors.LimitError: the limit is reached
     """
 
     limit_bytes: int | None = None

@@ -261,8 +261,9 @@ class RangeAllocator(RangeBase):
     >>> with RangeAllocator(1 << 20, backend="two-treaps") as ranges:  # best fit
     ...     at = ranges.alloc(1000)
     ...     ranges.free(at + 100, 200)
-    ...     ranges.find(200), ranges.find(201)
-    (100, 1000)
+    ...     ranges.free(at + 500, 50)
+    ...     ranges.find(50), ranges.find(51), ranges.find(201)
+    (500, 100, 1000)
 
     Args:
         size: 1 to 2^62.

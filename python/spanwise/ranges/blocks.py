@@ -180,6 +180,12 @@ class ScalableBlock(Made):
             OverlapError: a part of these bytes was already freed; nothing changes.
             InvalidError: the offsets are outside the block, or start >= stop.
             StateError: the allocator is closed.
+
+        >>> block = ScalableAllocator().alloc(100)
+        >>> block.free(20, 50)
+        >>> block.size_bytes, len(block.view(50, 100))
+        (70, 50)
+        >>> block.free()  # the rest
         """
         with self._allocator._lock:
             self._allocator._open()

@@ -236,7 +236,14 @@ class ScalableAllocator(Owner):
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of the large blocks that are not allocated."""
+        """Bytes of the large blocks that are not allocated.
+
+        >>> with ScalableAllocator(first_bytes=1024) as allocator:
+        ...     block = allocator.alloc(100)
+        ...     allocator.free_bytes
+        ...     block.free()
+        924
+        """
         stats = self.stats()
         return stats.held_bytes - stats.taken_bytes
 

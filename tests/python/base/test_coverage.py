@@ -34,8 +34,7 @@ UNREACHED = {
         " sw_misuse_text sw_version_number sw_trace_meta_find sw_trace_rewind"
     ),
     "Python objects free, own or check themselves, so that nothing dangles": (
-        "sw_arena_adopt sw_arena_free_with sw_arena_make_ref sw_arena_get sw_arena_pin"
-        " sw_scalable_adopt sw_scalable_reset sw_gc_ref_set sw_pool_watch_puts"
+        "sw_arena_adopt sw_scalable_adopt sw_scalable_reset sw_gc_ref_set sw_pool_watch_puts"
     ),
     "`Memory`, `Reader` and `RecyclableMemory` do it on Python's buffers": (
         "sw_memory_append sw_memory_copy_from sw_memory_drop_front sw_memory_equal"

@@ -272,7 +272,7 @@ def test_a_struct_format() -> None:
 @pytest.mark.parametrize(
     ("layout", "said"),
     [
-        ("P!", "is not a native code"),
+        ("P!", r"format 'P!': '!'; give native codes"),
         ("", "bytes"),
         ([("a", [("b", object)])], "within a structure"),
         (np.dtype([("a", "i4"), ("b", object)]), "align=True"),
@@ -282,6 +282,11 @@ def test_a_struct_format() -> None:
 def test_layouts_that_are_refused(layout: Any, said: str) -> None:
     with sw.CollectedHeap() as heap, pytest.raises(sw.InvalidError, match=said):
         heap.add_type("bad", layout)
+
+
+def test_no_layout_is_not_the_type_of_numpy_for_none() -> None:
+    with sw.CollectedHeap() as heap, pytest.raises(TypeError, match="not None"):
+        heap.add_type("bad", None)  # type: ignore[arg-type]
 
 
 def test_a_pointer_to_a_freed_object_is_not_followed() -> None:

@@ -120,7 +120,7 @@ def test_realloc_keeps_the_bytes(heap: sw.Heap) -> None:
 def test_realloc_that_fails_changes_nothing(heap: sw.Heap) -> None:
     block = heap.alloc(100)
     view = block.view()
-    with pytest.raises(sw.BlockBusyError):
+    with pytest.raises(sw.BlockBusyError, match="before resizing it delete"):
         block.realloc(200)
     del view
     with pytest.raises(sw.OutOfMemoryError):
@@ -180,6 +180,10 @@ def test_sized_free(heap: sw.Heap, size: int) -> None:
         block.free(size + 8192)
     assert caught.value.code == "SIZE_MISMATCH"
     block.free()
+    aligned = heap.alloc(size, align=16384)
+    with pytest.raises(sw.InvalidError, match=f"belong to another class; give {size}"):
+        aligned.free(aligned.usable_bytes + 1)
+    aligned.free(size)
     assert heap.stats().live_objects == 0
     heap.verify()
 
@@ -321,6 +325,8 @@ def test_manual_clock_gives_pages_back() -> None:
     for bad in (-1, math.inf, math.nan, "1"):
         with sw.Heap(manual_clock=True) as heap, pytest.raises(ValueError, match="give seconds"):
             heap.set_time(bad)  # type: ignore[arg-type]
+    with sw.Heap() as heap, pytest.raises(sw.InvalidError, match="the clock is the system's"):
+        heap.set_time(1)
 
 
 # --- workloads ------------------------------------------------------------------------------------

@@ -37,7 +37,18 @@ from tests.python.lives import worlds
 
 PACKAGE = f"{Path(sw.__file__).parent}/"
 LINES_MAX = 100
-ENDS = ("close", "free", "reset", "recycle", "release", "unregister", "drain", "trim", "collect")
+ENDS = (
+    "close",
+    "free",
+    "reset",
+    "recycle",
+    "release",
+    "unregister",
+    "drain",
+    "trim",
+    "collect",
+    "run_finalizers",
+)
 """Methods that end something, which are called on everything around before a result is used."""
 
 

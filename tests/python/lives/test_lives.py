@@ -91,6 +91,73 @@ ATTACKS = {
         heap.collect()
         heap.verify()
     """,
+    "the interpreter ends while numpy's allocator is an arena": """
+        arena, other, heap = sw.Arena(safe=True), sw.Arena(), sw.CollectedHeap()
+        arena.free_with(heap.new(heap.add_type("owner", 16)))
+        sw.ArenaAllocator(arena).__enter__()
+        kept = [np.arange(1000), np.array([[], None, arena], dtype=object)]
+        kept[1][0].append(kept)  # a cycle through the arena's memory
+        pins = [sw.Arena.pin(kept[0].ctypes.data + i) for i in range(3)]
+        pins[0].__enter__()
+        heap.collect()
+        heap.run_finalizers()
+        threading.local().kept = sys.kept = kept
+        sw.ArenaAllocator(other).__enter__()
+        builtin = np.ones(10)
+        class Late:
+            def __del__(self):
+                np.ones(100) + kept[0][:100]
+        sys.late = Late()
+        if os.fork() == 0:
+            kept.append(np.ones(10))
+            del arena, kept, pins
+            gc.collect()
+            sys.exit(0)
+        assert os.wait()[1] == 0
+    """,
+    "arenas of objects end in threads, with pins, views and collections": """
+        heap = sw.CollectedHeap(concurrent=True)
+        kind = heap.add_type("owner", 16, [0])
+        places, done = [0], threading.Event()
+
+        def use(work):
+            while not done.is_set():
+                try:
+                    work()
+                except (sw.StateError, sw.InvalidError, sw.BlockBusyError):
+                    pass
+
+        def pin():
+            with sw.Arena.pin(places[0]):
+                memoryview(b"")
+
+        def collect():
+            heap.collect()
+            heap.run_finalizers()
+
+        def make():
+            arena = sw.Arena(chunk_bytes=4096, tag="made")
+            owner = heap.new(kind)
+            arena.free_with(owner)
+            if places[0] % 32:
+                arena.attach(heap)
+                arena.pointers(2)[0] = owner.address
+            del owner
+            places[0] = arena.alloc(10).ctypes.data
+            for _ in range(5):
+                arena.zeros(10)[:] = 1
+            arena.close()
+
+        threads = [threading.Thread(target=use, args=(one,)) for one in (pin, collect, make, make)]
+        for thread in threads:
+            thread.start()
+        done.wait(2)
+        done.set()
+        for thread in threads:
+            thread.join()
+        collect()
+        heap.verify()
+    """,
     "threads collect while another closes": """
         def use(heap, kind):
             try:

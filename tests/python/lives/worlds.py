@@ -99,9 +99,19 @@ def _cache() -> World:
 def _arena() -> World:
     arena, heap = sw.Arena(), sw.CollectedHeap()
     array, pointers = arena.zeros(10), arena.pointers(3)
+    target = heap.new(heap.add_type("node", 8))
     return World(
-        it=arena, array=array, pointers=pointers, heap=heap, shape=7, size=9, count=5, seconds=0
-    )
+        it=arena, array=array, pointers=pointers, heap=heap, target=target, shape=7, size=9,
+        count=5, seconds=0,
+    )  # fmt: skip
+
+
+def _arena_allocator() -> World:
+    arena = sw.Arena()
+    it = sw.ArenaAllocator(arena)
+    with it:
+        array = np.arange(100)
+    return World(it=it, arena=arena, array=array)
 
 
 def _savepoint() -> World:
@@ -228,6 +238,7 @@ def _recordings() -> World:
 
 WORLDS: dict[str, Callable[[], World]] = {
     "Arena": _arena,
+    "ArenaAllocator": _arena_allocator,
     "ArenaTracker": _tracker,
     "Block": _block,
     "BuddyAllocator": _range(sw.BuddyAllocator),
@@ -313,6 +324,7 @@ DUNDERS: dict[str, Callable[[World], list[Any]]] = {
 }
 
 _again: dict[str, Callable[[World], list[Any]]] = {
+    "ArenaAllocator": lambda world: [world.arena],
     "BuddyAllocator": lambda _: [1 << 20],
     "RangeAllocator": lambda _: [1 << 20],
     "MemoryAllocator": lambda _: [1 << 20],
@@ -331,6 +343,7 @@ def _none(_: World) -> list[Any]:
 
 
 OTHER_NAMES = {
+    ("Arena", "pin", "target"): "array",
     ("Pool", "age_with", "heap"): "collected",
     ("Recording", "to_flame", "path"): "flame",
     ("Recording", "to_html", "path"): "report",

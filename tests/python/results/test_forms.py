@@ -232,6 +232,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "Reader": lambda: sw.Reader(bytes(1 << 20)),
     "AfterPeak": RECORDING.after_peak,
     "Arena": sw.Arena,
+    "ArenaAllocator": lambda: sw.ArenaAllocator(sw.Arena()),
     "ArenaPoolStats": sw.Arena.pool_stats,
     "ArenaStats": lambda: sw.Arena().stats(),
     "ArenaTracker": sw.ArenaTracker,
