@@ -168,7 +168,8 @@ _RUNTIMES = (
 ADVICE = {
     "the Java virtual machine": "use -XX:NativeMemoryTracking=summary with jcmd",
     "Node.js": "node --heap-prof shows the JavaScript heap",
-    "PHP": "record it with USE_ZEND_ALLOC=0, and PHP uses malloc",
+    "PHP": "the extension memprof shows which PHP code holds it; with USE_ZEND_ALLOC=0 PHP uses"
+    " malloc, whose C callers are recorded",
     "Ruby": "ObjectSpace.memsize_of_all shows the objects in its pages",
     "Erlang": "start it with +Mea min, and Erlang uses malloc",
     "Go": "convert its heap profile: spanwise convert heap.pb.gz",

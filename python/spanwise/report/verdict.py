@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ _HOLDER_SHARE = 0.1
 """each with at least this share of the requested bytes; the first in any case."""
 _MOST = 0.9
 """If malloc has a smaller share of the private memory, the verdict says which runtime has more."""
+_BUFFERS = "NodeArrayBufferAllocator::"
+"""Allocates the Buffers of Node.js."""
 _LITTLE = 0.05
 """A smaller share of waste is little."""
 
@@ -82,22 +84,24 @@ def nothing(facts: AdviceFacts) -> str:
 
 def _each(facts: AdviceFacts) -> Iterator[Finding]:
     memory, kept = facts.memory, facts.keeps
-    if memory is None or memory.recorded_share >= MODEL_SHARE:
-        yield from (Finding("held by", text) for text in _holders(facts))
+    is_recorded = memory is None or memory.recorded_share >= MODEL_SHARE
+    holders = _holders(facts) if is_recorded else []
+    yield from (Finding("held by", text) for text in holders)
     if memory is not None and facts.own_wasted >= 0:
         if kept is not None and _wasted(kept) > _KEPT_MORE * facts.own_wasted:
             yield Finding("most waste", _kept(kept, facts.recording.summary.duration_ns))
         if not _share(facts, memory):
             share = _format.share(memory.recorded_share, 1)
             yield Finding("recorded", f"{share} of the private memory")
-    if memory is None or memory.recorded_share >= MODEL_SHARE:
+    if is_recorded:
         unwritten = ", without pages that it never writes" if facts.untouched_bytes else ""
         yield Finding(
             "simulated",
             f"a peak of {_format.size(facts.resident_bytes)} under spanwise's malloc with its size"
             f" classes {facts.table.name}{unwritten}",
         )
-    yield from (Finding("note", text) for text in _notes(facts) if memory is not None)
+    if memory is not None:
+        yield from (Finding("note", text) for text in _notes(facts, holders))
 
 
 def _wasted(kept: RetainedMemory) -> int:
@@ -159,13 +163,18 @@ def _share(facts: AdviceFacts, memory: ProcessMemory) -> str:
     return f" ({text})"
 
 
-def _notes(facts: AdviceFacts) -> Iterator[str]:
-    """Say how the recorded run differs from normal ones, and how to see lines of Python."""
+def _notes(facts: AdviceFacts, holders: Sequence[str]) -> Iterator[str]:
+    """Say how the recorded run differs from normal ones, and what to know about its runtime."""
     runtime, switch = facts.recording.switched_off
     if runtime:
         yield (
             f"recorded with {switch}, unlike normal runs, which may need less:"
             f" {facts.compare()} compares with those"
+        )
+    if any(_BUFFERS in text for text in holders):
+        yield (
+            "these are Buffers: a slice or subarray keeps its whole Buffer, so copy small parts"
+            " that live long (Buffer.from(part))"
         )
     recording = facts.recording
     has_sites = any(recording.site_frames.values())

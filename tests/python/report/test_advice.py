@@ -15,6 +15,7 @@ import spanwise as sw
 from spanwise._lib import OPS_DTYPE, lib
 from spanwise.measure.bench_result import ROW_FIELDS, VALUE_FIELDS, BenchResult
 from spanwise.recordings import sources
+from spanwise.recordings.names import FUNCTION_BASE
 from spanwise.recordings.process_memory import read_memory
 from spanwise.report.advice import NOTHING, AdviceList
 from spanwise.report.advice_facts import Advice
@@ -395,6 +396,17 @@ def test_the_verdict_names_who_requested_most(tmp_path: Path) -> None:
     )
     text = str(found)
     assert "\n  held by    6.0 MiB in 6,144 objects: 0x1111\n             3.0 MiB" in text
+
+
+def test_buffers_of_node_are_kept_by_their_slices(tmp_path: Path) -> None:
+    name = "node::NodeArrayBufferAllocator::AllocateUninitialized"
+    function = sources.Module(FUNCTION_BASE, FUNCTION_BASE + 1, 0, name, "")
+    meta = [("program", "/opt/node"), *((key, str(value)) for key, value in PARTS.items())]
+    ops, sites = iter([allocations([1024] * 10_240)]), ((FUNCTION_BASE,),)
+    sources.write_ops(tmp_path / "a.swt", ops, meta, sites, modules=[function])
+    found = sw.Recording.open(tmp_path / "a.swt").advice()
+    assert said(found, "held by") == f"10.0 MiB in 10,240 objects: {name}"
+    assert said(found, "note").startswith("these are Buffers: a slice or subarray keeps its whole")
 
 
 def test_the_verdict_is_of_one_moment(tmp_path: Path) -> None:
