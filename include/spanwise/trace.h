@@ -35,6 +35,8 @@ enum {
     SW_TRACE_OPS_MAX = 8192, /* maximum batch of sw_trace_next */
     /* Flag: read the valid prefix of a truncated or damaged file. */
     SW_TRACE_VALID_PREFIX = 1,
+    /* Flag: also open a sample of a program's objects (spanwise record --sample). */
+    SW_TRACE_SAMPLED = 2,
 };
 
 typedef enum sw_trace_form { SW_TRACE_RAW = 1, SW_TRACE_ORDERED = 2 } sw_trace_form;
@@ -104,9 +106,10 @@ typedef struct sw_trace_module {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Open a recording: read all block headers, the metadata, the call sites and the modules. flags: 0
- * or SW_TRACE_VALID_PREFIX. Errors: SW_IO (cannot open or read), SW_FORMAT (not a recording,
- * truncated, damaged, newer version), SW_NOMEM, SW_INVALID. */
+/* Open a recording: read all block headers, the metadata, the call sites and the modules. flags: 0,
+ * or a sum of SW_TRACE_VALID_PREFIX and SW_TRACE_SAMPLED. Errors: SW_IO (cannot open or read),
+ * SW_FORMAT (not a recording, truncated, damaged, newer version), SW_UNSUPPORTED (a sample of the
+ * objects, without SW_TRACE_SAMPLED), SW_NOMEM, SW_INVALID. */
 SW_API sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out);
 SW_API void sw_trace_close(sw_trace *trace); /* NULL is ignored */
 

@@ -133,7 +133,8 @@ static sw_status remember(sw_trace *trace, sw_status status) {
 }
 
 sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out) {
-    if (path == NULL || out == NULL || (flags & ~(unsigned)SW_TRACE_VALID_PREFIX) != 0)
+    const unsigned known = SW_TRACE_VALID_PREFIX | SW_TRACE_SAMPLED;
+    if (path == NULL || out == NULL || (flags & ~known) != 0)
         return sw_fail(SW_INVALID, "sw_trace_open", "path or result is NULL, or flags 0x%x unknown",
                        flags);
     sw_trace *trace = sw_os_map(sizeof *trace);
@@ -141,6 +142,10 @@ sw_status sw_trace_open(const char *path, unsigned flags, sw_trace **out) {
     sw_handle_begin(&trace->mark, SW_HANDLE_TRACE);
     sw_status status = swt_file_open(&trace->file, path, (flags & SW_TRACE_VALID_PREFIX) != 0);
     if (status == SW_OK) status = swt_source_init(&trace->source, &trace->file);
+    if (status == SW_OK && (flags & SW_TRACE_SAMPLED) == 0 &&
+        swt_notes_find(&trace->file.notes, "sample_bytes") != NULL)
+        status = sw_fail(SW_UNSUPPORTED, "sw_trace_open",
+                         "%s: is a sample of the objects; open it with SW_TRACE_SAMPLED", path);
     if (status != SW_OK) {
         sw_trace_close(trace);
         return status;

@@ -88,6 +88,22 @@ static void round_trip(uint64_t seed, size_t count) {
     remove(path);
 }
 
+/* A reader that does not know of samples would take their bytes for all. */
+static void samples_are_refused(void) {
+    const char *path = fixture_path("sampled.swt");
+    sw_trace_writer *w;
+    sw_trace *t;
+    CHECK_EQ(sw_trace_create(path, &w), SW_OK);
+    CHECK_EQ(sw_trace_set_meta(w, "sample_bytes", "524288"), SW_OK);
+    CHECK_EQ(sw_trace_commit(w, NULL), SW_OK);
+    CHECK_EQ(sw_trace_open(path, 0, &t), SW_UNSUPPORTED);
+    CHECK(strstr(sw_last_error()->message, "is a sample of the objects") != NULL);
+    CHECK_EQ(sw_trace_open(path, SW_TRACE_SAMPLED, &t), SW_OK);
+    sw_trace_close(t);
+    CHECK_EQ(sw_trace_open(path, 4, &t), SW_INVALID);
+    remove(path);
+}
+
 /* Appends one bad operation after a good one: refused by name, and no file appears. */
 static void refused(sw_op bad, const char *message) {
     const char *path = fixture_path("refused.swt");
@@ -422,6 +438,7 @@ int main(void) {
     round_trip(99, 0);
     round_trip(98, SW_TRACE_OPS_MAX);
     round_trip(97, SW_TRACE_OPS_MAX + 1);
+    samples_are_refused();
     validation();
     metadata();
     sites_and_modules();

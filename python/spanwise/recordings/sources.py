@@ -76,7 +76,8 @@ class FileSource:
 
     def __init__(self, path: str | os.PathLike[str], valid_prefix: bool) -> None:
         self.path = os.fspath(path)
-        self.flags = int(lib.SW_TRACE_VALID_PREFIX) if valid_prefix else 0
+        self.flags = int(lib.SW_TRACE_SAMPLED)  # Python has a reader of its own for samples
+        self.flags |= int(lib.SW_TRACE_VALID_PREFIX) if valid_prefix else 0
         self._raw = _lib.c_path(path)
 
     def open(self) -> Owned:
