@@ -20,8 +20,9 @@ static bool open_one(sw_service_connections *all, uint32_t number) {
     sw_service_connection *one = sw_slabs_alloc(all->slabs, sizeof *one, SW_ZERO);
     if (one == NULL) return false;
     one->number = number;
-    one->receive = sw_slabs_alloc(all->slabs, SW_SERVICE_RECEIVE_BYTES, 0);
-    one->send = sw_slabs_alloc(all->slabs, SW_SERVICE_SEND_BYTES, 0);
+    /* Zeroed, so that the first message of a connection causes no page fault. */
+    one->receive = sw_slabs_alloc(all->slabs, SW_SERVICE_RECEIVE_BYTES, SW_ZERO);
+    one->send = sw_slabs_alloc(all->slabs, SW_SERVICE_SEND_BYTES, SW_ZERO);
     all->open[number] = one;
     atomic_fetch_add(&all->opened, 1);
     if (one->receive != NULL && one->send != NULL) return true;
