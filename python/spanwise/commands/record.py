@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from spanwise.commands._common import SubParsers, new_command, print_json
+from spanwise.commands._common import SubParsers, add_description, new_command, print_json
 from spanwise.commands._options import (
     add_force_option,
     add_option,
@@ -31,6 +31,11 @@ def add_record(commands: SubParsers) -> None:
     """Declares the command."""
     parser = new_command(
         commands, "record", "spanwise record -o json.swt -- python3 -c 'import json'", run_record
+    )
+    add_description(
+        parser,
+        "SIGUSR1 to this command writes what is recorded so far to STEM.snapshot-N.swt, while the"
+        " program goes on.",
     )
     parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
     add_option(parser, "-o --output FILE.swt", "default: PROGRAM.swt in the current directory")

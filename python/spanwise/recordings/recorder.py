@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, overload
 
@@ -27,6 +28,7 @@ from spanwise.recordings.programs import (
     wait_for,
     words_of,
 )
+from spanwise.recordings.snapshot import taking_snapshots
 from spanwise.results.files import check_regular, followed
 
 if TYPE_CHECKING:
@@ -198,7 +200,7 @@ class RecordOptions:
         stacks: return addresses or lines of Python per call, 0 to 128; None: STACKS addresses,
             PYTHON_STACKS lines.
         patient: pass Ctrl-C to the program and wait for its end; a second one kills it. SIGTERM is
-            forwarded. Only in the main thread.
+            forwarded. SIGUSR1 takes a snapshot. Only in the main thread.
         force: remove the recordings of other processes that an earlier run left next to the output.
     """
 
@@ -378,8 +380,10 @@ def _run(
 
         running: list[subprocess.Popen[bytes]] = []
         no_handlers: AbstractContextManager[list[int]] = nullcontext([])
-        with passing_on(running, signal.SIGKILL) if options.patient else no_handlers as heard:
-            status, stopped_by = _run_to_end(start, running, heard)
+        handlers = passing_on(running, signal.SIGKILL) if options.patient else no_handlers
+        shots = taking_snapshots(running, raw, areas, output)
+        with shots if options.patient else nullcontext(_nothing) as ready, handlers as heard:
+            status, stopped_by = _run_to_end(start, running, heard, ready)
             if not raw.exists():
                 raise errors.ProgramError(
                     f"{program.path}: nothing was recorded; the recorder said why, or the loader"
@@ -403,21 +407,30 @@ def _run_to_end(
     start: Callable[[], subprocess.Popen[bytes]],
     running: list[subprocess.Popen[bytes]],
     heard: list[int],
+    ready: Callable[[], None],
 ) -> tuple[int, int]:
-    """Runs the program; returns its status and the signal that interrupted us (0: none)."""
+    """Runs the program; returns its status and the signal that interrupted us (0: none).
+
+    `ready` is called once the modules are loaded that order events, while the program runs, since
+    numpy loads slowly.
+    """
     child = start()
     running.append(child)
     try:
-        status = wait_for(child, _load_what_follows)
+        status = wait_for(child, partial(_load_and, ready))
     except KeyboardInterrupt:
         return child.returncode, signal.SIGINT
     return status, heard[0] if heard else 0
 
 
-def _load_what_follows() -> None:
-    """Import the modules that order events while the program runs, since numpy loads slowly."""
+def _load_and(ready: Callable[[], None]) -> None:
     importlib.import_module("spanwise.recordings.finish")
     importlib.import_module("spanwise.recordings.recording_set")
+    ready()
+
+
+def _nothing() -> None:
+    """No snapshots are taken."""
 
 
 @contextmanager
