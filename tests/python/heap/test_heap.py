@@ -60,6 +60,18 @@ def test_alignment(heap: sw.Heap, size: int, align: int) -> None:
     block.free()
 
 
+def test_sizes_that_raise(heap: sw.Heap) -> None:
+    class Raises:
+        def __index__(self) -> int:
+            raise KeyError("from __index__")
+
+    with pytest.raises(KeyError, match="from __index__"):
+        heap.alloc(Raises())
+    with pytest.raises(sw.InvalidError, match=r"^alignment 24 is not a power of two$"):
+        heap.alloc(8, align=24)
+    assert heap.stats().live_objects == 0
+
+
 def test_scanned_blocks_live_in_spans_of_their_own(heap: sw.Heap) -> None:
     heap.alloc(64)
     heap.alloc(64, scan=True)
@@ -180,10 +192,11 @@ def test_sized_free(heap: sw.Heap, size: int) -> None:
         block.free(size + 8192)
     assert caught.value.code == "SIZE_MISMATCH"
     block.free()
-    aligned = heap.alloc(size, align=16384)
-    with pytest.raises(sw.InvalidError, match=f"belong to another class; give {size}"):
-        aligned.free(aligned.usable_bytes + 1)
-    aligned.free(size)
+    for align in (16, 64, 4096, 16384, 1 << 16):  # its class may be larger than that of its size
+        aligned = heap.alloc(size, align=align)
+        with pytest.raises(sw.InvalidError, match=f"belong to another class; give {size}"):
+            aligned.free(aligned.usable_bytes + 1)
+        aligned.free(size)
     assert heap.stats().live_objects == 0
     heap.verify()
 
@@ -536,6 +549,28 @@ def test_one_run_at_a_time() -> None:
     heap.drain()
     heap.verify()
     heap.close()
+
+
+def test_threads_free_each_others_blocks() -> None:
+    with sw.Heap("go") as heap:
+        baskets: list[list[sw.Block]] = [[] for _ in range(4)]
+
+        def fill(number: int) -> None:
+            for i in range(2000):
+                block = heap.alloc(i * 7 % 3000)
+                block.view()[:] = number
+                baskets[(number + i) % 4].append(block)
+
+        def empty(number: int) -> None:
+            for block in baskets[number]:
+                assert not len(block) or np.ptp(block.view()) == 0
+                block.free()
+
+        in_threads(fill, 4)
+        assert heap.stats().live_objects == 8000
+        in_threads(empty, 4)
+        assert heap.ledger().requested_bytes == 0
+        heap.verify()
 
 
 def test_run_releases_the_interpreter() -> None:
