@@ -17,6 +17,7 @@ import pytest
 import spanwise as sw
 
 from tests.python.helpers import in_threads
+from tests.python.plots.drawn import KIB, bars
 
 
 def test_a_block_is_taken_shortened_and_freed() -> None:
@@ -376,3 +377,18 @@ def test_a_cycle_of_an_allocator_with_its_blocks_and_views(close_in_cycle: bool)
     User()
     gc.collect()
     assert done == ["ok"]
+
+
+def test_the_blocks_of_a_scalable_allocator() -> None:
+    """A block of 1 KiB with 400 bytes free, 300 of them in one hole; then one of 2 KiB."""
+    with sw.ScalableAllocator(first_bytes=KIB) as allocator:
+        one, other = allocator.alloc(KIB), allocator.alloc(2 * KIB)
+        one.free(0, 300)
+        one.free(500, 600)
+        ax: Any = allocator.plot()
+        order = sorted([one.address, other.address])
+        first = order.index(one.address)
+        found = {name: [bar[2] * KIB for bar in bars_] for name, bars_ in bars(ax).items()}
+        assert [round(sizes[first]) for sizes in found.values()] == [624, 100, 300]
+        assert [round(sizes[1 - first]) for sizes in found.values()] == [2 * KIB, 0, 0]
+        assert [text.get_text() for text in ax.get_yticklabels()] == [f"{at:#x}" for at in order]
