@@ -14,7 +14,7 @@
 
 enum { MIB = 1 << 20 };
 
-static sw_heap *make_heap(uint8_t dry) { return heap_with((heap_setting){.dry = dry}); }
+static sw_heap *make_heap(uint8_t dry) { return MADE(sw_heap, o.dry = dry); }
 
 static uint64_t addresses_kb(void) { return status_kb("VmSize:"); }
 

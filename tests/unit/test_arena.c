@@ -70,7 +70,7 @@ static void owns_big_objects(void) {
     for (int i = 0; i < 10; i++) {
         big[i] = sw_arena_alloc(arena, 100000, 4096, SW_SCAN);
         CHECK((uintptr_t)big[i] % 4096 == 0);
-        CHECK(is_zero(big[i], 100000));
+        CHECK(all_are(big[i], 100000, 0));
         memset(big[i], 1, 100000);
     }
     CHECK_EQ(arena_stats(arena).own_objects, 10);
@@ -125,7 +125,7 @@ static void goes_back(void) {
     CHECK_EQ(sw_arena_release(arena, first), SW_OK);
     CHECK_EQ(arena_stats(arena).used_bytes, then.used_bytes);
     CHECK(sw_arena_alloc(arena, 100, 1, SW_SCAN) == gone); /* the same place again */
-    CHECK(is_zero(gone, 100));
+    CHECK(all_are(gone, 100, 0));
     for (int i = 0; i < 100; i++) CHECK_EQ(kept[i], 7);
     CHECK_EQ(sw_arena_release(arena, empty), SW_OK);
     CHECK_EQ(arena_stats(arena).chunks, 0);
@@ -156,7 +156,7 @@ static void stops_or_falls_back_at_the_limit(void) {
     sw_clear_error();
     for (int i = 0; i < 20; i++) {
         char *p = sw_arena_alloc(falls, 1000, 16, SW_ZERO);
-        CHECK(p != NULL && is_zero(p, 1000));
+        CHECK(p != NULL && all_are(p, 1000, 0));
         memset(p, 1, 1000);
     }
     CHECK_EQ(arena_stats(falls).chunk_bytes, 8192);
@@ -279,7 +279,7 @@ static void allocate(sw_arena *arena, uint64_t *seed) {
     unsigned char *at = sw_arena_alloc(arena, size, align, flags);
     CHECK(at != NULL && (uintptr_t)at % align == 0);
     if (at == NULL) return;
-    CHECK(flags == 0 || is_zero(at, size));
+    CHECK(flags == 0 || all_are(at, size, 0));
     objects[count] = (object){at, size, (unsigned char)(1 + r % 255)};
     memset(at, objects[count].byte, size);
     count++;

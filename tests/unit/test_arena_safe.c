@@ -266,7 +266,7 @@ static void shares_nothing(void) {
     CHECK((uintptr_t)a / 4096 != (uintptr_t)b / 4096);
     char *big = sw_arena_alloc(first, 9000, 16384, SW_ZERO);
     CHECK((uintptr_t)big % 16384 == 0);
-    CHECK(is_zero(big, 9000));
+    CHECK(all_are(big, 9000, 0));
     CHECK(sw_arena_alloc(second, 1030, 8, 0) != NULL); /* it would fit into the newest chunk */
     CHECK_EQ(arena_stats(second).chunks, 2);
     CHECK_EQ(arena_stats(first).own_objects, 0);

@@ -10,12 +10,6 @@
 #include "spawn.h"
 #include "status.h"
 
-static bool is_zero(const char *p, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != 0) return false;
-    return true;
-}
-
 static void memory(void) {
     size_t page = sw_os_page_bytes();
     CHECK(sw_is_pow2(page) && page >= 4096);
@@ -25,16 +19,16 @@ static void memory(void) {
         CHECK(p != NULL);
         CHECK_EQ((uintptr_t)p % align, 0);
         CHECK(sw_os_commit(p + page, page));
-        CHECK(is_zero(p + page, page));
+        CHECK(all_are(p + page, page, 0));
         memset(p + page, 7, page);
         CHECK(sw_os_commit(p, bytes)); /* again, and wider: bytes stay */
-        CHECK(p[page] == 7 && p[2 * page - 1] == 7 && is_zero(p, page));
+        CHECK(p[page] == 7 && p[2 * page - 1] == 7 && all_are(p, page, 0));
         CHECK(sw_os_purge(p, bytes));
-        CHECK(is_zero(p, bytes));
+        CHECK(all_are(p, bytes, 0));
         CHECK(sw_os_release(p, bytes));
     }
     char *map = sw_os_map(10 * page);
-    CHECK(map != NULL && is_zero(map, 10 * page));
+    CHECK(map != NULL && all_are(map, 10 * page, 0));
     CHECK(sw_os_release(map, 10 * page));
 }
 
