@@ -57,7 +57,7 @@ foreach(source IN LISTS unit_sources)
   # ThreadSanitizer cannot find anything in tests with one thread at a time (addresses, limits),
   # and takes ten times as long.
   # many_parts tests the library's own thread, which finishes a recording.
-  file(STRINGS "${source}" starts_threads REGEX "pthread_create|start_threads|in_thread|many_parts")
+  file(STRINGS "${source}" starts_threads REGEX "pthread_create|start_each|start_threads|in_thread|many_parts")
   if(SPANWISE_SANITIZE STREQUAL "thread"
      AND (NOT starts_threads OR module MATCHES "^(addresses|limits)$"))
     continue()

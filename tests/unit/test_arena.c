@@ -63,8 +63,7 @@ static void begins_in_memory_of_the_caller(void) {
 }
 
 static void owns_big_objects(void) {
-    sw_heap *heap = NULL;
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    sw_heap *heap = MADE(sw_heap, (void)o);
     sw_arena *arena = MADE(sw_arena, o.chunk_bytes = 4096, o.heap = heap);
     char *big[10];
     for (int i = 0; i < 10; i++) {

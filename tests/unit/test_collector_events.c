@@ -211,8 +211,7 @@ static void ended_cycles(void) {
  * bytes: 65,536 objects, the cycle begins with the 32,768th. */
 static void assists(void) {
     fixture *f = start(ROOM, 0);
-    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100, .in_steps = 1};
-    CHECK_EQ(sw_gc_set_pace(f->gc, &pace), SW_OK);
+    GC_PACE(f->gc, .percent = 100, .in_steps = 1);
     for (int i = 0; i < 32767; i++) CHECK(sw_gc_new(f->gc, f->node, 1) != NULL);
     expect(f, "");
     CHECK(sw_gc_new(f->gc, f->node, 1) != NULL);

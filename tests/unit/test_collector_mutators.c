@@ -303,8 +303,7 @@ static void run_graphs(unsigned graphs, uint64_t *random) {
     begin_graph();
     CHECK_EQ(pthread_barrier_init(&begins, NULL, THREADS + 1), 0);
     CHECK_EQ(pthread_barrier_init(&ends, NULL, THREADS + 1), 0);
-    for (intptr_t t = 0; t < THREADS; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, mutator, (void *)t), 0);
+    start_threads(threads, THREADS, mutator, 0);
     for (graphs_left = graphs; graphs_left > 0; graphs_left--) {
         choose(random);
         meet(&begins);

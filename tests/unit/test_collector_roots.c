@@ -282,8 +282,7 @@ static void test_threads(void) {
     ended = leaving = 0;
     CHECK_EQ(sw_gc_set_debug(gc, SW_GC_CHECKMARK | SW_GC_CLOBBER), SW_OK);
     CHECK_EQ(sw_gc_set_stop_ns(gc, 100000000000), SW_OK);
-    for (int t = 0; t < THREADS; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, make_lists, NULL), 0);
+    start_each(threads, THREADS, make_lists, NULL, 0);
     while (__atomic_load_n(&ended, __ATOMIC_ACQUIRE) < THREADS && !check_failed()) {
         if (sw_gc_current_phase(gc) == SW_GC_IDLE) CHECK_EQ(sw_gc_start(gc), SW_OK);
         CHECK_EQ(sw_gc_step(gc, 40), SW_OK);

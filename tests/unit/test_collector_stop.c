@@ -138,8 +138,7 @@ static void run_threads(bool paced) {
     if (paced) CHECK_EQ(sw_gc_set_pace(shared.gc, &pace), SW_OK);
     running = THREADS;
     working = paced ? 0 : 2;
-    for (int t = 0; t < THREADS; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, mutate, &shared.lists[t]), 0);
+    start_each(threads, THREADS, mutate, shared.lists, sizeof *shared.lists);
     for (int w = 0; w < 2 && !paced; w++)
         CHECK_EQ(pthread_create(&workers[w], NULL, work, &seeds[w]), 0);
     join_threads(threads, THREADS);
@@ -359,8 +358,7 @@ static void play(void (*way)(int thread), bool they_sleep) {
     wake_start();
     comes = way;
     sleeps = they_sleep;
-    for (int i = 0; i < LATE; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, wake_be_late, &late[i]), 0);
+    start_each(threads, LATE, wake_be_late, late, sizeof *late);
     while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     sleeps = false;
@@ -389,8 +387,7 @@ static void inside(void) {
     wake_start();
     sleeps = true;
     CHECK(sw_heap_alloc(sw_gc_heap(gc), 64, 0) != NULL); /* this thread has its cache */
-    for (int i = 0; i < LATE; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, be_inside, &late[i]), 0);
+    start_each(threads, LATE, be_inside, late, sizeof *late);
     while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     sleeps = false;
@@ -504,8 +501,7 @@ static void test_destroyed_while_threads_end(void) {
         sw_gc *used = gc_begin(0);
         if (round % 2 == 0) (void)sw_gc_join(used, "owner");
         about_to_end = 0;
-        for (int t = 0; t < THREADS; t++)
-            CHECK_EQ(pthread_create(&threads[t], NULL, allocate_and_end, used), 0);
+        start_each(threads, THREADS, allocate_and_end, used, 0);
         while (__atomic_load_n(&about_to_end, __ATOMIC_ACQUIRE) < THREADS) sched_yield();
         for (int i = 0; i < round % 20 * 50; i++) __asm__ volatile(""); /* at various moments */
         CHECK_EQ(sw_gc_destroy(used), SW_OK);

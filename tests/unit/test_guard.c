@@ -3,14 +3,12 @@
  * threads, forks and exhaustion do not confuse them. tests/preload/test_guard.py has whole programs,
  * accesses that fault, and what is printed. */
 #include <errno.h>
-#include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "faults.h"
 #include "guard/sample.h"
 #include "guard/state.h"
 #include "heaps.h"
+#include "spawn.h"
 
 static sw_heap *heap;
 static sw_cache *cache;
@@ -401,10 +399,7 @@ static void *exchange(void *arg) {
     return NULL;
 }
 
-static void start(pthread_t threads[THREADS]) {
-    for (uintptr_t i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, exchange, (void *)i), 0);
-}
+static void start(pthread_t threads[THREADS]) { start_threads(threads, THREADS, exchange, 0); }
 
 static void join(pthread_t threads[THREADS]) {
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);

@@ -362,8 +362,7 @@ static void later_options(void) {
 }
 
 static void ledgers(void) {
-    sw_heap *heap;
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    sw_heap *heap = MADE(sw_heap, (void)o);
     CHECK(sw_heap_alloc(heap, 64, 0) != NULL);
     other_ledger whole, other;
     CHECK_EQ(sw_heap_ledger(heap, &whole.now, NULL, 0), SW_OK);

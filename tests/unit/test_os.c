@@ -57,8 +57,7 @@ static void *count(void *arg) {
 static void locks(void) {
     pthread_t threads[THREADS];
     uint64_t ids[THREADS] = {0};
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, count, &ids[i]), 0);
+    start_each(threads, THREADS, count, ids, sizeof *ids);
     join_threads(threads, THREADS);
     CHECK_EQ(counter, THREADS * ROUNDS);
     CHECK_EQ(lock.state, 0);
@@ -104,8 +103,7 @@ static void locks_in_line(void) {
     sw_os_lock_ask_barrier();
     sw_os_lock_ask_barrier();
     counter = 0;
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, count_in_line, NULL), 0);
+    start_each(threads, THREADS, count_in_line, NULL, 0);
     join_threads(threads, THREADS);
     CHECK_EQ(counter, THREADS * ROUNDS);
     CHECK_EQ(lock.state, 0);
@@ -147,8 +145,7 @@ static void waits(void) {
     if (sw_os_lock_has_barrier) CHECK(!sw_os_wait(&word, 0, 1));
     CHECK_EQ(errno, 7);
     word = 1;
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, wait_at_word, &late[i]), 0);
+    start_each(threads, THREADS, wait_at_word, late, sizeof *late);
     for (int i = 0; i < 50 && sw_os_lock_has_barrier; i++) sched_yield(); /* else they spin */
     __atomic_store_n(&word, 2, __ATOMIC_RELEASE);
     sw_os_wake(&word);

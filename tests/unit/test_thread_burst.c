@@ -365,8 +365,7 @@ static void births_in_child(void) {
     int before = atomic_load(&mapped) + atomic_load(&unmapped);
     pthread_t threads[4];
     CHECK_EQ(pthread_barrier_init(&all_live, NULL, 4), 0);
-    for (int i = 0; i < 4; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, live_shortly, &all_live), 0);
+    start_each(threads, 4, live_shortly, &all_live, 0);
     join_threads(threads, 4);
     CHECK_EQ(atomic_load(&mapped) + atomic_load(&unmapped) - before, 0);
     CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
@@ -381,8 +380,7 @@ static void in_a_forked_child(void) {
     pthread_barrier_t end;
     CHECK_EQ(pthread_barrier_init(&all_live, NULL, THREADS + 1), 0);
     CHECK_EQ(pthread_barrier_init(&end, NULL, THREADS + 1), 0);
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, wait_for_end, &end), 0);
+    start_each(threads, THREADS, wait_for_end, &end, 0);
     pthread_barrier_wait(&all_live);
     IN_CHILD() births_in_child();
     pthread_barrier_wait(&end);

@@ -474,8 +474,7 @@ static void exits_meet_destroy(void) {
         pthread_t threads[COUNT];
         sw_heap *theirs = MADE(sw_heap, (void)o);
         atomic_store(&done_threads, 0);
-        for (int i = 0; i < COUNT; i++)
-            CHECK_EQ(pthread_create(&threads[i], NULL, use_and_say, theirs), 0);
+        start_each(threads, COUNT, use_and_say, theirs, 0);
         wait_for(&done_threads, COUNT);
         CHECK_EQ(sw_heap_destroy(theirs), SW_OK);
         join_threads(threads, COUNT);
@@ -507,7 +506,7 @@ static void racing_frees(size_t size, bool owner_too, bool neighbour) {
     atomic_store(&turn, 0);
     atomic_store(&done_threads, 0);
     int racers = owner_too ? 1 : RACERS;
-    for (int i = 0; i < racers; i++) CHECK_EQ(pthread_create(&threads[i], NULL, racer, NULL), 0);
+    start_each(threads, racers, racer, NULL, 0);
     for (int round = 1; round <= ROUNDS; round++) {
         void *before = neighbour ? NULL : sw_heap_alloc(heap, size, 0);
         target = sw_heap_alloc(heap, size, 0);
