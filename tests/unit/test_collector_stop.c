@@ -352,21 +352,6 @@ static void end(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-static void play(void (*way)(int thread), bool they_sleep) {
-    pthread_t threads[LATE];
-    if (check_failed()) return;
-    wake_start();
-    comes = way;
-    sleeps = they_sleep;
-    start_each(threads, LATE, wake_be_late, late, sizeof *late);
-    while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
-    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    sleeps = false;
-    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
-    join_threads(threads, LATE);
-    end();
-}
-
 /* Both are inside of the heap when the world is to stop; the second one to leave wakes the stopper.
  * Then one comes back and waits outside. */
 static void *be_inside(void *arg) {
@@ -381,13 +366,16 @@ static void *be_inside(void *arg) {
     return NULL;
 }
 
-static void inside(void) {
+/* way: NULL: both threads are inside of the heap. */
+static void play(void (*way)(int thread), bool they_sleep) {
     pthread_t threads[LATE];
     if (check_failed()) return;
     wake_start();
-    sleeps = true;
-    CHECK(sw_heap_alloc(sw_gc_heap(gc), 64, 0) != NULL); /* this thread has its cache */
-    start_each(threads, LATE, be_inside, late, sizeof *late);
+    comes = way;
+    sleeps = they_sleep;
+    if (way == NULL)
+        CHECK(sw_heap_alloc(sw_gc_heap(gc), 64, 0) != NULL); /* this thread has its cache */
+    start_each(threads, LATE, way != NULL ? wake_be_late : be_inside, late, sizeof *late);
     while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     sleeps = false;
@@ -522,7 +510,7 @@ int main(void) {
     play(by_leave, true);
     play(by_collect, true);
     play(by_end, false);
-    inside();
+    play(NULL, true);
     slow_sleeper();
     deadline();
     forked();
