@@ -2,7 +2,6 @@
 /* Threads that come to no safepoint, stopped by a signal. This program uses the shared library,
  * because only there can a signal handler see whether a thread is inside the library. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
