@@ -6,7 +6,6 @@
  * allocators that do not grow.
  * bench_patterns_phases [PERCENT]: a short form below 100, four hours from 400 on. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>

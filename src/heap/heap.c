@@ -354,6 +354,27 @@ sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t 
     return span;
 }
 
+void sw_heap_each_span(sw_heap *heap, sw_span_visit *fn, void *arg) {
+    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
+        const sw_window *window = &heap->pages.windows[i];
+        uint32_t step;
+        for (uint32_t n = 0; n < window->frontier; n += step) {
+            sw_span *span = sw_heap_span_at(heap, window, n, &step);
+            if (span != NULL && !fn(heap, span, arg)) return;
+        }
+    }
+}
+
+void sw_heap_lock(sw_heap *heap) {
+    if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
+    sw_os_lock_acquire(&heap->lock);
+}
+
+void sw_heap_unlock(sw_heap *heap) {
+    sw_os_lock_release(&heap->lock);
+    if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
+}
+
 /* --- the default heap ------------------------------------------------------------------------- */
 
 static sw_heap *default_heap; /* atomic */

@@ -212,6 +212,13 @@ static inline void sw_heap_add_class_pages(sw_heap *heap, uint32_t span_class, i
 /* The span at page n of a window; NULL: the page belongs to no span. *step: pages to the next
  * one. */
 sw_span *sw_heap_span_at(const sw_heap *heap, const sw_window *window, uint32_t n, uint32_t *step);
+/* Calls fn with each span until it returns false, under the heap's lock. */
+typedef bool sw_span_visit(sw_heap *heap, sw_span *span, void *arg);
+void sw_heap_each_span(sw_heap *heap, sw_span_visit *fn, void *arg);
+
+/* Take and release the lock of the heap's collector, if it has one, and then that of the heap. */
+void sw_heap_lock(sw_heap *heap);
+void sw_heap_unlock(sw_heap *heap);
 
 /* Whether the handle is a heap that lives; if not, the misuse is reported. A destroyed heap has an
  * index at which no thread has a cache, so every call with it takes a slow path, and only slow

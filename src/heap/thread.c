@@ -26,13 +26,8 @@
 /* Takes the locks of a heap. Pages that were taken out become free again, so that in the child none
  * are on their way back to the system. */
 static void lock_heap(sw_heap *heap) {
-    if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
-    sw_os_lock_acquire(&heap->lock);
+    sw_heap_lock(heap);
     sw_pages_purge_stop(&heap->pages);
-}
-static void unlock_heap(sw_heap *heap) {
-    sw_os_lock_release(&heap->lock);
-    if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
 }
 
 static void fork_prepare(void) {
@@ -48,7 +43,7 @@ static void fork_parent(void) {
     sw_verify_unhold();
     sw_os_lock_pass(false);
     sw_space_live_unlock();
-    sw_registry_each_heap(unlock_heap);
+    sw_registry_each_heap(sw_heap_unlock);
     sw_registry_unlock();
     sw_default_heap_unlock();
 }
@@ -101,30 +96,23 @@ static void recover_large(sw_heap *heap, sw_span *span) {
     if (!sw_span_large_lives(span)) sw_shelf_release(heap, span);
 }
 
-static void recover_span(sw_heap *heap, sw_span *span) {
+static bool recover_span(sw_heap *heap, sw_span *span, void *arg) {
+    (void)arg;
     if (span->state == SW_SPAN_LARGE)
         recover_large(heap, span);
     else
         drain_all(heap, span);
-}
-
-static void each_span(sw_heap *heap, void (*visit)(sw_heap *, sw_span *)) {
-    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
-        const sw_window *window = &heap->pages.windows[i];
-        uint32_t step;
-        for (uint32_t n = 0; n < window->frontier; n += step) {
-            sw_span *span = sw_heap_span_at(heap, window, n, &step);
-            if (span != NULL) visit(heap, span);
-        }
-    }
+    return true;
 }
 
 /* Counts the pages of a span for its class. All counts are made anew, because a thread that was
  * changing the class of a span may have subtracted its pages from one class and not yet added them
  * to the other. */
-static void count_class_pages(sw_heap *heap, sw_span *span) {
+static bool count_class_pages(sw_heap *heap, sw_span *span, void *arg) {
+    (void)arg;
     if (span->state != SW_SPAN_LARGE)
         sw_heap_add_class_pages(heap, span->span_class, sw_space_cold(heap->space, span)->pages);
+    return true;
 }
 
 static void recover_cache(sw_heap *heap, sw_cache *cache) {
@@ -155,10 +143,10 @@ static void recover_heap(sw_heap *heap) {
         memset(cache->cold->shelves, 0,
                sizeof cache->cold->shelves); /* recover_large frees what lay there */
     }
-    each_span(heap, recover_span);
+    sw_heap_each_span(heap, recover_span, NULL);
     if (heap->class_pages != NULL) {
         memset(heap->class_pages, 0, heap->span_classes * sizeof *heap->class_pages);
-        each_span(heap, count_class_pages);
+        sw_heap_each_span(heap, count_class_pages, NULL);
     }
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next)
         recover_cache(heap, cache);

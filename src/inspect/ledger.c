@@ -13,18 +13,6 @@
 
 /* --- walks ------------------------------------------------------------------------------------ */
 
-bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg) {
-    for (uint32_t i = 0; i < heap->pages.window_count; i++) {
-        const sw_window *window = &heap->pages.windows[i];
-        uint32_t step;
-        for (uint32_t n = 0; n < window->frontier; n += step) {
-            sw_span *span = sw_heap_span_at(heap, window, n, &step);
-            if (span != NULL && !fn(heap, span, arg)) return false;
-        }
-    }
-    return true;
-}
-
 bool sw_walk_is_cached(const sw_span *span) {
     return sw_span_state_seen(span) == SW_SPAN_CURRENT ||
            sw_span_state_seen(span) == SW_SPAN_KEPT ||
@@ -161,7 +149,7 @@ void sw_ledger_begin(const sw_heap *heap, sw_ledger *out, sw_ledger_class *rows)
 void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows) {
     tally t = {.ledger = out, .rows = rows};
     sw_ledger_begin(heap, out, rows);
-    (void)sw_walk_spans(heap, add_span, &t);
+    sw_heap_each_span(heap, add_span, &t);
     add_pages(heap, out);
     if (heap->instrument != NULL)
         out->instrument_bytes = heap->instrument->held_bytes + sizeof *heap->instrument;
@@ -177,9 +165,8 @@ const char *sw_ledger_check(const sw_ledger *ledger) {
                ?: SW_RULE(ledger->pending_bytes + ledger->unswept_bytes <= ledger->requested_bytes);
 }
 
-sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
-                              size_t capacity) {
-    const char *op = "heap_ledger";
+sw_status sw_ledger_answer(sw_heap *heap, const char *op, sw_ledger_fill *fill, sw_ledger *out,
+                           sw_ledger_class *rows, size_t capacity) {
     sw_status status = sw_heap_status(heap, op);
     if (status != SW_OK) return status;
     if (out == NULL) return sw_fail_null(op, "out");
@@ -189,14 +176,24 @@ sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *ro
         return sw_fail(SW_INVALID, op, "room for %zu rows, the table needs %u (classes + 1)",
                        capacity, heap->table->class_count);
     sw_ledger ledger;
-    if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
-    sw_os_lock_acquire(&heap->lock);
-    sw_ledger_read(heap, &ledger, rows);
-    sw_os_lock_release(&heap->lock);
-    if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
+    sw_heap_lock(heap);
+    status = fill(heap, op, &ledger, rows);
+    sw_heap_unlock(heap);
+    if (status != SW_OK) return status;
     ledger.struct_bytes = sw_min_u64(out->struct_bytes, sizeof ledger);
     memcpy(out, &ledger, ledger.struct_bytes);
     return SW_OK;
+}
+
+static sw_status fill_held(sw_heap *heap, const char *op, sw_ledger *out, sw_ledger_class *rows) {
+    (void)op;
+    sw_ledger_read(heap, out, rows);
+    return SW_OK;
+}
+
+sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
+                              size_t capacity) {
+    return sw_ledger_answer(heap, "heap_ledger", fill_held, out, rows, capacity);
 }
 
 uint64_t sw_heap_held_bytes(const sw_heap *heap) {
@@ -234,7 +231,7 @@ size_t sw_heap_spans(sw_heap *heap, sw_span_info *rows, size_t capacity) {
     if (!sw_heap_check(heap, "heap_spans")) return 0;
     span_rows out = {.rows = rows, .capacity = rows == NULL ? 0 : capacity};
     sw_os_lock_acquire(&heap->lock);
-    (void)sw_walk_spans(heap, add_span_info, &out);
+    sw_heap_each_span(heap, add_span_info, &out);
     sw_os_lock_release(&heap->lock);
     return out.count;
 }
@@ -270,7 +267,7 @@ int sw_heap_each_object(sw_heap *heap, sw_object_fn *fn, void *arg) {
     if (!sw_heap_check(heap, "heap_each_object")) return 0;
     object_visit visit = {.fn = fn, .arg = arg};
     sw_os_lock_acquire(&heap->lock);
-    (void)sw_walk_spans(heap, visit_objects, &visit);
+    sw_heap_each_span(heap, visit_objects, &visit);
     sw_os_lock_release(&heap->lock);
     return visit.result;
 }

@@ -8,16 +8,18 @@
 
 /* --- walks ------------------------------------------------------------------------------------ */
 
-/* Calls fn with each span, until fn returns false. Returns false if fn has stopped the walk. */
-typedef bool sw_span_visit(sw_heap *heap, sw_span *span, void *arg);
-bool sw_walk_spans(sw_heap *heap, sw_span_visit *fn, void *arg);
-
 /* Returns whether a cache allocates from the span now, or the span is wholly free and kept by a
  * cache or the heap: then its free slots count as cached. */
 bool sw_walk_is_cached(const sw_span *span);
 
 /* --- the ledger ------------------------------------------------------------------------------- */
 
+/* Answers a public call that reads a ledger: checks its arguments, calls `fill` under the heap's
+ * locks, and copies as much of the result as the caller's struct has room for. */
+typedef sw_status sw_ledger_fill(sw_heap *heap, const char *op, sw_ledger *out,
+                                 sw_ledger_class *rows);
+sw_status sw_ledger_answer(sw_heap *heap, const char *op, sw_ledger_fill *fill, sw_ledger *out,
+                           sw_ledger_class *rows, size_t capacity);
 /* Fills in the ledger under the heap's lock. `rows` has class_count elements, or is NULL. */
 void sw_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows);
 /* Return the row that a span of slots, or a large object, adds to its class. The round-up of a

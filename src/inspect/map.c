@@ -141,7 +141,7 @@ static void sw_touched_read(sw_heap *heap, const sw_touch_map *touch, sw_ledger 
                             sw_ledger_class *rows) {
     touched_tally t = {.ledger = out, .rows = rows, .touch = touch};
     sw_ledger_begin(heap, out, rows);
-    (void)sw_walk_spans(heap, add_span, &t);
+    sw_heap_each_span(heap, add_span, &t);
     add_free_pages(heap, &t);
     out->metadata_bytes = touched_metadata(heap);
     out->held_bytes = sw_ledger_sum(out);
@@ -196,29 +196,19 @@ static sw_status sw_touched_map(const sw_heap *heap, const char *op, sw_touch_ma
     return SW_OK;
 }
 
-sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
-                               size_t capacity) {
-    const char *op = "heap_touched";
-    sw_status status = sw_heap_status(heap, op);
-    if (status != SW_OK) return status;
-    if (out == NULL) return sw_fail_null(op, "out");
-    if (!sw_sized_is_valid(out->struct_bytes))
-        return sw_sized_refuse(out->struct_bytes, op, "set it to sizeof(sw_ledger)");
-    if (rows != NULL && capacity < heap->table->class_count)
-        return sw_fail(SW_INVALID, op, "room for %zu rows, the table needs %u (classes + 1)",
-                       capacity, heap->table->class_count);
-    sw_ledger ledger;
+static sw_status fill_touched(sw_heap *heap, const char *op, sw_ledger *out,
+                              sw_ledger_class *rows) {
     sw_touch_map resident = {0};
     const sw_touch_map *touch;
-    sw_os_lock_acquire(&heap->lock);
-    status = sw_touched_map(heap, op, &resident, &touch);
-    if (status == SW_OK) sw_touched_read(heap, touch, &ledger, rows);
-    sw_os_lock_release(&heap->lock);
+    sw_status status = sw_touched_map(heap, op, &resident, &touch);
+    if (status == SW_OK) sw_touched_read(heap, touch, out, rows);
     sw_touch_map_end(&resident);
-    if (status != SW_OK) return status;
-    ledger.struct_bytes = sw_min_u64(out->struct_bytes, sizeof ledger);
-    memcpy(out, &ledger, ledger.struct_bytes);
-    return SW_OK;
+    return status;
+}
+
+sw_status sw_heap_touched_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
+                               size_t capacity) {
+    return sw_ledger_answer(heap, "heap_touched", fill_touched, out, rows, capacity);
 }
 
 /* --- the heap map ----------------------------------------------------------------------------- */
@@ -354,13 +344,11 @@ sw_status sw_heap_map_read(sw_heap *heap, int touched, sw_heap_map *map) {
     map_maker m = {.heap = heap, .map = *map};
     sw_touch_map resident = {0};
     m.map.tile_count = m.map.slot_count = 0;
-    if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
-    sw_os_lock_acquire(&heap->lock);
+    sw_heap_lock(heap);
     if (touched != 0) status = sw_touched_map(heap, op, &resident, &m.touch);
     for (uint32_t i = 0; status == SW_OK && i < heap->pages.window_count; i++)
         add_window(&m, &heap->pages.windows[i]);
-    sw_os_lock_release(&heap->lock);
-    if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
+    sw_heap_unlock(heap);
     sw_touch_map_end(&resident);
     if (status == SW_OK) *map = m.map;
     return status;

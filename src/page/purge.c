@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Purges free pages: at once, or by taking them out under the heap's lock and purging them without
  * it (pages.h). */
-#include <string.h>
 
 #include "base/base.h"
 #include "page/pages.h"

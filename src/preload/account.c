@@ -15,7 +15,6 @@
 
 #include "base/base.h"
 #include "guard/guard.h"
-#include "heap/default.h"
 #include "heap/heap.h"
 #include "heap/target.h"
 #include "preload/options.h"

@@ -5,7 +5,6 @@
  * function. */
 #define _GNU_SOURCE
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/base.h"

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "recorder/memory.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>

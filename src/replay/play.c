@@ -9,7 +9,6 @@
  */
 #include "replay/play.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>

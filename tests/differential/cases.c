@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "outcome.h"
 

@@ -126,6 +126,13 @@ def test_check_passes_here() -> None:
 OUTPUTS = cli.checked_in_outputs()
 
 
+def test_generated_files_begin_with_their_command() -> None:
+    for name, text in OUTPUTS.items():
+        assert text.startswith("/* SPDX-License-Identifier: Apache-2.0 */\n"), name
+        assert "do not edit" in text[:200] and "scripts/sizeclasses.py --write" in text[:300], name
+        assert max(map(len, text.splitlines())) <= 100 and str(ROOT) not in text, name
+
+
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of every checked-in output; the outputs are generated once."""

@@ -88,7 +88,12 @@ def test_interface(tmp_path: Path) -> None:
     assert status == 1 and lines[0] == f"gone within version {version}: {old}"
     assert lines[1] == f"not on record: {new}" and lines[2].startswith("raise the minor version in")
     assert check("check_interface", tmp_path, {}, "--write")[0] == 1
+    call = "SW_API int sw_heap_new(int (*call)(void *context, char c), void *p);\n"
+    status, said = check("check_interface", tmp_path, {"include/spanwise/stats.h": call + stats})
+    new = "not on record: name sw_heap_new: int (int (void *, char) *, void *)\nrun scripts/"
+    assert status == 1 and said.startswith(new)
     head = files["include/spanwise/spanwise.h"].replace(f'VERSION "{version}.', 'VERSION "9.9.')
-    assert check("check_interface", tmp_path, {"include/spanwise/spanwise.h": head})[0] == 1
+    both = {"include/spanwise/spanwise.h": head, "include/spanwise/stats.h": changed}
+    assert check("check_interface", tmp_path, both)[0] == 1
     assert check("check_interface", tmp_path, {}, "--write")[0] == 0
     assert check("check_interface", tmp_path, {})[0] == 0

@@ -17,7 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import spanwise as sw
 from install_tools import quick_compiler, run
+from spanwise.commands import COMMANDS
+from spanwise.ledger.parts import PARTS
+from spanwise.report.sections import DEFINITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("*.md", "docs/**/*.md", "src/**/*.md", "notebooks/*.ipynb")
@@ -165,7 +169,49 @@ def test_a_how_to_runs_in_order(name: str, ran: tuple[int, int], tmp_path: Path)
 
 
 sys.path.insert(0, str(ROOT / "scripts"))
+docs_reference = importlib.import_module("docs_reference")
 docs_site = importlib.import_module("docs_site")
+readme_charts = importlib.import_module("readme_charts")
+
+HEADER = """\
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Boxes: store things.
+ */
+typedef struct sw_box {
+    int many; /* 0: empty */
+} sw_box;
+
+/* As sw_box_get_it, and `box` is *one*. */
+SW_API int sw_box_put(sw_box *box,
+                      int value) SW_NONNULL(1);
+SW_API void *sw_box_get_it(void); /* after all */
+static inline int sw_box_same(int a) {
+    return a;
+}
+SW_API int sw_box_other(void);
+"""
+PAGE = """\
+``#include <spanwise/box.h>``
+
+.. c:struct:: sw_box
+
+   .. code-block:: c
+
+      typedef struct sw_box {
+          int many; /* 0: empty */
+      } sw_box;
+
+.. c:function:: int sw_box_put(sw_box *box, int value)
+
+   As \\ :c:func:`sw_box_get_it`\\ , and ``box`` is \\*one\\*.
+
+.. c:function:: void *sw_box_get_it(void)
+
+   after all
+
+.. c:function:: int sw_box_same(int a)
+                int sw_box_other(void)
+"""
 
 
 def test_the_tables_of_contents_are_whole() -> None:
@@ -173,14 +219,53 @@ def test_the_tables_of_contents_are_whole() -> None:
     assert docs_site.entries(ROOT)[0] == "README"
 
 
+def test_a_page_of_a_header(tmp_path: Path) -> None:
+    (tmp_path / "include/spanwise").mkdir(parents=True)
+    (tmp_path / "include/spanwise/box.h").write_text(HEADER)
+    found = docs_reference.header_pages(tmp_path)
+    assert ":doc:`box.h <box>`\n     - Boxes: store things\n" in found["index"]
+    assert found["box"].endswith(PAGE)
+
+
+def test_every_public_name_has_one_anchor() -> None:
+    text = "\n".join(docs_reference.header_pages(ROOT).values())
+    blocks = re.findall(r"^\.\. c:function:: (.*?)\n\n", text, re.M | re.S)
+    found = re.findall(r"\b(sw_\w+)\(", "\n".join(blocks))
+    headers = "".join(path.read_text() for path in (ROOT / "include/spanwise").glob("*.h"))
+    declared = set(re.findall(r"^SW_API [^;(]*?\b(sw_\w+)\(", headers, re.M))
+    assert len(found) == len(set(found)) and declared <= set(found) and len(declared) > 200
+    pages = "\n".join(docs_reference.python_pages().values())
+    assert sorted(re.findall(r"^\.\. \S+:: spanwise\.(\w+)$", pages, re.M)) == sorted(sw.__all__)
+
+
+@pytest.mark.parametrize("name", readme_charts.PICTURES)
+def test_charts_of_the_readme_are_those_of_the_measurements(name: str) -> None:
+    """After a change of the tables: python3 scripts/readme_charts.py."""
+    picture = readme_charts.PICTURES[name]()
+    assert (ROOT / name).read_text(encoding="utf-8") == picture and picture.count("ours") > 2
+
+
+def test_the_page_of_commands_has_each() -> None:
+    page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `spanwise (\w+)", page, re.M)) == set(COMMANDS)
+
+
+def test_the_page_of_definitions_has_each_term_of_a_report() -> None:
+    page = (ROOT / "docs/definitions.md").read_text(encoding="utf-8")
+    terms = set(re.findall(r"^\| ([a-z -]+) \| .+ \|$", page, re.M))
+    assert {*DEFINITIONS, *PARTS.values()} <= terms
+
+
 # --- the pairs of docs/how-to/from-go.md: both print the lines below them -------------------------
 
 
+FROM_GO = (ROOT / "docs/how-to/from-go.md").read_text(encoding="utf-8")
 PAIRS = re.findall(
     r"^## (.*?)\n.*?```go\n(.*?)```\n\n```python\n(.*?)```\n\n```text\n(.*?)```",
-    (ROOT / "docs/how-to/from-go.md").read_text(encoding="utf-8"),
+    FROM_GO,
     re.M | re.S,
 )
+assert len(PAIRS) == FROM_GO.count("```go") == FROM_GO.count("\n## ") > 0
 IDS = [title for title, *_ in PAIRS]
 GOMEM = os.environ.get("SPANWISE_GOMEM", "")
 

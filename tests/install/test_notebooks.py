@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from spanwise.lessons.articles import claims
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -63,6 +65,19 @@ def kernel_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def test_a_source_has_no_outputs(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text == SCRIPT.text_of(SCRIPT.stripped(SCRIPT.read(path))), "run ./dev notebooks --strip"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
+def test_a_source_has_one_question_and_an_answer(path: Path) -> None:
+    """The question is in the first cell; after the answer there are only the articles' figures."""
+    cells = SCRIPT.read(path).cells
+    assert cells[0].source.count("**Question.**") == 1 and len(cells[0].source.split()) < 130
+    titles = re.findall(r"^## (.*)", "\n".join(cell.source for cell in cells), re.MULTILINE)
+    shows = re.search(r'\bverdicts\(\s*"(\d+)"', cells[-1].source)
+    assert titles[0] == "The answer" and len(titles) == 1 + (shows is not None)
+    assert all(title.startswith("Appendix: the article") for title in titles[1:])
+    of_articles = {claim.notebook for claim in claims()}
+    assert [shows[1]] == [path.stem[:2]] if shows else path.stem[:2] not in of_articles
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[path.stem for path in SOURCES])
@@ -125,6 +140,35 @@ def _book(tmp_path: Path, source: str, limit: int = 60) -> Path:
     path = tmp_path / "99-made-up.ipynb"
     path.write_text(SCRIPT.text_of(book), encoding="utf-8")
     return path
+
+
+def test_kernels_share_nothing(kernel_server: int, tmp_path: Path) -> None:
+    """Neither names nor modules nor folders nor settings of what all have imported."""
+    source = (
+        "import sys, os, matplotlib as mpl\n"
+        "print(os.getppid(), 'mine' in dir(), 'wave' in sys.modules, os.listdir(),"
+        " mpl.rcParams['lines.linewidth'])\n"
+        "import wave\nmine = mpl.rcParams['lines.linewidth'] = 7; open('left', 'w').close()"
+    )
+    for _ in range(2):
+        book = SCRIPT.execute(_book(tmp_path, source))
+        assert book.cells[0].outputs[0]["text"] == f"{kernel_server} False False [] 1.5\n"
+
+
+def test_what_is_kept_of_a_run(tmp_path: Path) -> None:
+    """Pictures for widgets, and a cell of date and machine, which goes with the outputs."""
+    book = SCRIPT.read(_book(tmp_path, "x"))
+    shown: list[dict[str, Any]] = [{WIDGET: {}, "image/png": "iVBORw0="}, {WIDGET: {}}]
+    for data in shown:
+        book.cells[0].outputs.append(nbformat.v4.new_output("display_data", data))
+    book.metadata["widgets"] = {}
+    kept = SCRIPT.dated(SCRIPT.still(book), full=True)
+    assert [list(one.data) for one in kept.cells[0].outputs] == [["image/png"], [WIDGET]]
+    assert "widgets" not in kept.metadata and nbformat.validate(kept) is None
+    when = rf"\*Run in full: \d{{4}}-\d\d-\d\d, commit \S+, .+, {os.cpu_count()} processors\. .*\*"
+    assert re.fullmatch(when, kept.cells[1].source)
+    clean = SCRIPT.stripped(SCRIPT.read(tmp_path / "99-made-up.ipynb"))
+    assert SCRIPT.text_of(SCRIPT.stripped(kept)) == SCRIPT.text_of(clean)
 
 
 def test_a_cell_that_fails_fails_the_run(tmp_path: Path) -> None:

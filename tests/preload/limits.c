@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

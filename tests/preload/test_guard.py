@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.preload.tools import Preload
+from tests.python.helpers import ROOT
 
 PROFILES = ("default", "hardened", "paranoid")
 SIZES = (24, 32, 3000, 100_000)
@@ -109,6 +110,14 @@ def test_mistake(preload: Preload, mistake: str, profile: str) -> None:
         line = rf"spanwise: fatal: {code} op={re.escape(op)} ptr=0x\w+ size=\d+ heap=\d thread=\d+"
         assert re.fullmatch(line, done.stderr.splitlines()[0]), (size, done.stderr)
         assert done.returncode == -signal.SIGABRT and done.stdout == ""
+
+
+def test_the_page_has_the_table() -> None:
+    page = (ROOT / "docs/design/guard.md").read_text(encoding="utf-8")
+    for mistake in FOUND:
+        rows = [[found(mistake, one, size).split()[0] for size in SIZES] for one in PROFILES]
+        cells = [", ".join(row if len(set(row)) > 1 else row[:1]) for row in rows]
+        assert f"| {mistake} | {' | '.join(cells)} |" in page
 
 
 def test_every_mistake_of_the_program_is_in_the_table() -> None:

@@ -45,9 +45,4 @@ static inline uint64_t live_objects(sw_heap *heap) {
     return ledger.live_objects;
 }
 
-static inline bool is_zero(const void *p, size_t bytes) {
-    const char *at = p;
-    return bytes == 0 || (at[0] == 0 && memcmp(at, at + 1, bytes - 1) == 0);
-}
-
 #endif

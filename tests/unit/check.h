@@ -86,6 +86,14 @@ static inline void check_has_failed_(void) {
         made_;                                                                                     \
     })
 
+/* The statistics of a `type`. */
+#define STATS(type, of)                                                                            \
+    __extension__({                                                                                \
+        type##_stats stats_;                                                                       \
+        CHECK_EQ(type##_get_stats(of, &stats_), SW_OK);                                            \
+        stats_;                                                                                    \
+    })
+
 /* A `type` is not created from such options. */
 #define REFUSED(type, want, ...) REFUSED_FROM(type, type##_options, want, __VA_ARGS__)
 #define REFUSED_FROM(type, options, want, ...)                                                     \
@@ -97,6 +105,11 @@ static inline void check_has_failed_(void) {
         CHECK_EQ(type##_create(&o, &made_), want);                                                 \
         CHECK(made_ == NULL);                                                                      \
     } while (0)
+
+static inline int all_are(const void *bytes, size_t count, unsigned char byte) {
+    const unsigned char *p = (const unsigned char *)bytes;
+    return count == 0 || (p[0] == byte && memcmp(p, p + 1, count - 1) == 0);
+}
 
 /* Whether a check has failed. */
 static inline int check_failed(void) { return check_failures_ != 0; }

@@ -95,11 +95,12 @@ static inline void gc_in_thread(sw_gc *gc, void *(*body)(void *), void *arg) {
     CHECK_EQ(sw_gc_unblock(gc), SW_OK);
 }
 
+/* Sets the fields of a pace. */
+#define GC_PACE(gc, ...)                                                                           \
+    CHECK_EQ(sw_gc_set_pace(gc, &(sw_gc_pace){sizeof(sw_gc_pace), __VA_ARGS__}), SW_OK)
+
 /* Cycles begin where as much was allocated as lives. */
-static inline void gc_pace_100(sw_gc *gc) {
-    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
-    CHECK_EQ(sw_gc_set_pace(gc, &pace), SW_OK);
-}
+static inline void gc_pace_100(sw_gc *gc) { GC_PACE(gc, .percent = 100); }
 
 /* Objects that the heap has, whether roots reach them or not. */
 static inline uint64_t gc_objects(sw_gc *gc) {

@@ -10,7 +10,7 @@ enum { OBJECTS = 500, COUNT = 30000 };
 static sw_op ops[COUNT];
 
 static inline sw_heap *make_heap(bool dry) {
-    return heap_with((heap_setting){.tracked = 1, .manual_clock = 1, .dry = dry});
+    return MADE(sw_heap, o.tracked = 1, o.manual_clock = 1, o.dry = dry);
 }
 
 static inline void make_ops(uint64_t seed) {

@@ -22,14 +22,18 @@ static inline void *in_thread(void *(*body)(void *), void *arg) {
     return result;
 }
 
+/* Starts threads: thread i has args + i * stride. */
+static inline void start_each(pthread_t *threads, int count, void *(*body)(void *), void *args,
+                              size_t stride) {
+    for (int i = 0; i < count; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, body, (char *)args + (size_t)i * stride), 0);
+}
+
 /* Runs `count` threads at once and waits for their end: thread i has args + i * stride. Each
  * returns NULL. */
 static inline void in_threads(int count, void *(*body)(void *), void *args, size_t stride) {
     pthread_t threads[SPAWN_MAX];
-    for (int i = 0; i < count; i++) {
-        void *arg = (char *)args + (size_t)i * stride;
-        CHECK_EQ(pthread_create(&threads[i], NULL, body, arg), 0);
-    }
+    start_each(threads, count, body, args, stride);
     for (int i = 0; i < count; i++) {
         void *failure = NULL;
         CHECK_EQ(pthread_join(threads[i], &failure), 0);

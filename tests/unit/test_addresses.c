@@ -14,7 +14,7 @@
 
 enum { MIB = 1 << 20 };
 
-static sw_heap *make_heap(uint8_t dry) { return heap_with((heap_setting){.dry = dry}); }
+static sw_heap *make_heap(uint8_t dry) { return MADE(sw_heap, o.dry = dry); }
 
 static uint64_t addresses_kb(void) { return status_kb("VmSize:"); }
 
@@ -32,13 +32,11 @@ static void few_addresses(void) {
     CHECK(sw_heap_alloc(dry, 100, 0) != NULL);
     CHECK(addresses_kb() <= before + 4 * 1024);
     before = addresses_kb();
-    sw_gc *gc = NULL;
-    CHECK_EQ(sw_gc_create(NULL, &gc), SW_OK);
+    sw_gc *gc = MADE_FROM(sw_gc, sw_heap_options, (void)o);
     CHECK(sw_heap_alloc(sw_gc_heap(gc), 100, SW_SCAN) != NULL);
     CHECK(addresses_kb() <= before + 4 * 1024);
     before = addresses_kb();
-    sw_slabs *slabs = NULL;
-    CHECK_EQ(sw_slabs_create(NULL, &slabs), SW_OK);
+    sw_slabs *slabs = MADE(sw_slabs, (void)o);
     CHECK(sw_slabs_alloc(slabs, 4096, 0) != NULL);
     CHECK(addresses_kb() <= before + 4 * 1024);
     before = addresses_kb();

@@ -6,39 +6,15 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "collector.h"
+#include "concurrent.h"
 #include "gc/gc.h"
 #include "gc/mark.h"
 #include "gc/phases.h"
 #include "spawn.h"
 
-#define LONG_NS 20000000000u
 enum { ROOM = 256 };
 
 /* --- one cycle, step by step ------------------------------------------------------------------ */
-
-typedef struct fixture {
-    sw_gc *gc;
-    uint32_t type;
-    node *list, *other; /* roots */
-} fixture;
-
-static void start(fixture *f) {
-    memset(f, 0, sizeof *f);
-    f->gc = gc_begin(SW_GC_CLOBBER);
-    CHECK_EQ(sw_gc_set_concurrent(f->gc, 1), SW_OK);
-    CHECK_EQ(sw_gc_set_stop_ns(f->gc, LONG_NS), SW_OK); /* a busy machine delays threads */
-    f->type = gc_type(f->gc, sizeof(node), 1);
-    gc_roots(f->gc, &f->list, sizeof f->list + sizeof f->other);
-}
-
-static void push(fixture *f, uint64_t number) {
-    node *made = sw_gc_new(f->gc, f->type, 1);
-    CHECK(made != NULL);
-    made->number = number;
-    sw_gc_write(f->gc, &made->next, f->list);
-    f->list = made;
-}
 
 static void park(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
@@ -52,17 +28,28 @@ static void unpark(sw_gc *gc) {
     sw_os_lock_release(&gc->lock);
 }
 
-static sw_gc_cycle wait_for_cycle(sw_gc *gc) {
-    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-    CHECK_EQ(sw_gc_wait(gc, &cycle), SW_OK);
-    CHECK_EQ(sw_gc_current_phase(gc), SW_GC_IDLE);
-    return cycle;
+/* A list of nodes 0, 1, ... from its end, and a cycle that has begun, but marks nothing yet. */
+static void start_parked(fixture *f, uint64_t nodes) {
+    start(f);
+    for (uint64_t i = 0; i < nodes; i++) push(f, i);
+    park(f->gc);
+    CHECK_EQ(sw_gc_start(f->gc), SW_OK);
 }
 
 /* Takes the rest of the list away from its first object, before the marker has come. */
 static void hide_rest(fixture *f) {
     f->other = f->list->next;
     sw_gc_write(f->gc, &f->list->next, NULL);
+}
+
+/* The marker goes on, and the end of the cycle has left the rest of a list of three alone. */
+static sw_gc_cycle expect_rest(fixture *f) {
+    unpark(f->gc);
+    sw_gc_cycle cycle = wait_for_cycle(f->gc);
+    CHECK_EQ(cycle.freed_objects, 0);
+    CHECK_EQ(f->other->number, 1);
+    CHECK_EQ(f->other->next->number, 0);
+    return cycle;
 }
 
 static void *hide_and_exit(void *arg) {
@@ -75,21 +62,13 @@ static void *hide_and_exit(void *arg) {
 static void test_snapshot(void) {
     for (int by_thread = 0; by_thread < 2; by_thread++) {
         fixture f;
-        start(&f);
-        for (uint64_t i = 0; i < 3; i++) push(&f, i);
-        park(f.gc);
-        CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+        start_parked(&f, 3);
         CHECK_EQ(sw_gc_current_phase(f.gc), SW_GC_MARKING);
         CHECK_EQ(sw_gc_block(f.gc), SW_OK);
         if (by_thread) (void)in_thread(hide_and_exit, &f);
         CHECK_EQ(sw_gc_unblock(f.gc), SW_OK);
         if (!by_thread) hide_rest(&f);
-        unpark(f.gc);
-        sw_gc_cycle cycle = wait_for_cycle(f.gc);
-        CHECK_EQ(cycle.freed_objects, 0);
-        CHECK_EQ(cycle.given_up, 0);
-        CHECK_EQ(f.other->number, 1);
-        CHECK_EQ(f.other->next->number, 0);
+        CHECK_EQ(expect_rest(&f).given_up, 0);
         gc_end(f.gc);
     }
 }
@@ -99,10 +78,7 @@ static void test_full_buffers(void) {
     enum { NODES = 3 * SW_GC_BUFFER_WORDS };
     static node *words[NODES];
     fixture f;
-    start(&f);
-    for (uint64_t i = 0; i < NODES; i++) push(&f, i);
-    park(f.gc);
-    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
+    start_parked(&f, NODES);
     for (int i = 0; f.list != NULL; i++) { /* from the first on, so that the chain is cut */
         node *next = f.list->next;
         words[i] = f.list;
@@ -144,21 +120,15 @@ static void test_weak(void) {
 /* A full buffer drops the words of new objects, and then takes the next word. */
 static void test_filtered_buffer(void) {
     fixture f;
-    start(&f);
-    for (uint64_t i = 0; i < 3; i++) push(&f, i);
+    start_parked(&f, 3);
     const sw_gc_buffer *buffer = f.gc->buffers;
-    park(f.gc);
-    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     node *made = sw_gc_new(f.gc, f.type, 1);
     for (int i = 0; i < 2 * SW_GC_BUFFER_WORDS && buffer->count < SW_GC_BUFFER_WORDS; i++)
         sw_gc_write(f.gc, &made->next, made);
     CHECK_EQ(buffer->count, SW_GC_BUFFER_WORDS);
     hide_rest(&f);
     CHECK_EQ(buffer->count, 1);
-    unpark(f.gc);
-    CHECK_EQ(wait_for_cycle(f.gc).freed_objects, 0);
-    CHECK_EQ(f.other->number, 1);
-    CHECK_EQ(f.other->next->number, 0);
+    (void)expect_rest(&f);
     gc_end(f.gc);
 }
 
@@ -271,8 +241,6 @@ static void test_end(void) {
     }
 }
 
-static bool is_end; /* atomic: a thread of the test is to end */
-
 /* This thread comes to no safepoint: the cycle is abandoned, and the next one is not. */
 static void test_late(void) {
     fixture f;
@@ -285,44 +253,6 @@ static void test_late(void) {
     CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     CHECK_EQ(wait_for_cycle(f.gc).given_up, 0);
     CHECK_EQ(f.list->number, 1);
-    gc_end(f.gc);
-}
-
-/* Comes to no safepoint while a cycle marks, but makes spans. */
-static void *make_spans(void *arg) {
-    fixture *f = arg;
-    CHECK_EQ(sw_gc_join(f->gc, "spans"), SW_OK);
-    while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
-        while (sw_gc_current_phase(f->gc) != SW_GC_IDLE) {
-            uint64_t *made = sw_heap_alloc(sw_gc_heap(f->gc), 100000, 0);
-            CHECK(made != NULL);
-            *made = 7;
-            sw_heap_free(sw_gc_heap(f->gc), made);
-        }
-        sw_gc_safepoint(f->gc);
-        sched_yield();
-    }
-    return NULL;
-}
-
-/* A cycle is abandoned while another thread is inside the heap. */
-static void test_abandoned_inside(void) {
-    pthread_t thread;
-    fixture f;
-    start(&f);
-    push(&f, 1);
-    CHECK_EQ(sw_gc_set_stop_ns(f.gc, 1000000), SW_OK);
-    __atomic_store_n(&is_end, false, __ATOMIC_RELEASE);
-    CHECK_EQ(pthread_create(&thread, NULL, make_spans, &f), 0);
-    for (unsigned abandoned = 0; abandoned < 5;) {
-        sw_status status = sw_gc_start(f.gc);
-        CHECK(status == SW_OK || status == SW_BUSY); /* the thread may be late */
-        if (status == SW_OK) abandoned += wait_for_cycle(f.gc).given_up != 0;
-        CHECK_EQ(f.list->number, 1);
-    }
-    __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
-    gc_join_thread(f.gc, thread);
-    CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
     gc_end(f.gc);
 }
 
@@ -366,38 +296,25 @@ static void test_refused_stack(void) {
 /* A value that does not fit into the inbox: the cycle is abandoned. */
 static void test_refused_inbox(void) {
     fixture f;
-    start(&f);
-    for (uint64_t i = 0; i < 3; i++) push(&f, i);
+    start_parked(&f, 3);
     sw_gc_stack whole = f.gc->inbox;
     refuse_growth(&f.gc->inbox);
-    park(f.gc);
-    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     f.gc->inbox.top = f.gc->inbox.end; /* words of NULL */
     memset(f.gc->inbox.base, 0, (size_t)((char *)f.gc->inbox.end - (char *)f.gc->inbox.base));
     hide_rest(&f);
-    unpark(f.gc);
-    sw_gc_cycle cycle = wait_for_cycle(f.gc);
-    CHECK_EQ(f.other->number, 1);
-    CHECK_EQ(f.other->next->number, 0);
+    CHECK_EQ(expect_rest(&f).given_up, 1);
     f.gc->inbox.reserved = whole.reserved;
-    CHECK_EQ(cycle.given_up, 1);
-    CHECK_EQ(cycle.freed_objects, 0);
     gc_end(f.gc);
 }
 
 /* A thread without a buffer uses the inbox. */
 static void test_refused_buffer(void) {
     fixture f;
-    start(&f);
-    for (uint64_t i = 0; i < 3; i++) push(&f, i);
+    start_parked(&f, 3);
     __atomic_store_n(&f.gc->buffers->at, 1, __ATOMIC_RELAXED); /* another's */
-    park(f.gc);
-    CHECK_EQ(sw_gc_start(f.gc), SW_OK);
     hide_rest(&f);
     CHECK_EQ(f.gc->inbox.top - f.gc->inbox.base, 1);
-    unpark(f.gc);
-    CHECK_EQ(wait_for_cycle(f.gc).freed_objects, 0);
-    CHECK_EQ(f.other->number, 1);
+    (void)expect_rest(&f);
     gc_end(f.gc);
 }
 
@@ -561,51 +478,6 @@ static void test_back_to_stops(void) {
     gc_end(gc);
 }
 
-static void *collect_on(void *arg) {
-    fixture *f = arg;
-    while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
-        sw_status status = sw_gc_start(f->gc);
-        CHECK(status == SW_OK || status == SW_STATE);
-        CHECK_EQ(sw_gc_wait(f->gc, NULL), SW_OK);
-    }
-    return NULL;
-}
-
-/* An object without type grows in place while it is scanned, by realloc, and never shrinks. */
-static void test_growing(void) {
-    enum { STEPS = 200, STEP_WORDS = 4096 };
-    pthread_t thread;
-    fixture f;
-    start(&f);
-    sw_heap *heap = sw_gc_heap(f.gc);
-    __atomic_store_n(&is_end, false, __ATOMIC_RELEASE);
-    CHECK_EQ(pthread_create(&thread, NULL, collect_on, &f), 0);
-    unsigned in_place = 0;
-    for (int round = 0; round < 4; round++) {
-        uintptr_t **words = sw_heap_alloc(heap, STEP_WORDS * 8, SW_SCAN | SW_ZERO);
-        size_t count = STEP_WORDS;
-        f.other = (node *)words;
-        for (int i = 1; i <= STEPS; i++, count += STEP_WORDS) {
-            node *made = sw_gc_new(f.gc, f.type, 1);
-            made->number = (uint64_t)i;
-            sw_gc_write(f.gc, &words[count - 1], made);
-            size_t bytes = (count + STEP_WORDS) * 8;
-            uintptr_t **grown = sw_heap_realloc(heap, words, bytes, SW_SCAN | SW_ZERO);
-            CHECK(grown != NULL);
-            in_place += grown == words;
-            words = grown;
-            f.other = (node *)words;
-            sw_gc_safepoint(f.gc);
-        }
-        for (int i = 1; i <= STEPS; i++)
-            CHECK_EQ(((node *)words[i * STEP_WORDS - 1])->number, (uint64_t)i);
-    }
-    CHECK(in_place > 0);
-    __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
-    gc_join_thread(f.gc, thread);
-    gc_end(f.gc);
-}
-
 int main(void) {
     test_options();
     test_snapshot();
@@ -617,14 +489,12 @@ int main(void) {
     test_slices();
     test_end();
     test_late();
-    test_abandoned_inside();
     test_refused_stack();
     test_refused_inbox();
     test_refused_buffer();
     test_pace();
     test_signals();
     test_back_to_stops();
-    test_growing();
     if (!UNDER_TSAN) {
         test_forks();
         test_refused_thread();

@@ -2,7 +2,6 @@
 /* Explicit free, realloc and trim while a cycle is idle, marks, or sweeps: the cells of the table
  * in docs/design/gc.md. Also the states of a cycle, and objects that wait for the sweep: in each
  * state, the heap map slot by slot and the ledger to the byte, by hand. */
-#include <errno.h>
 
 #include "collector.h"
 #include "faults.h"

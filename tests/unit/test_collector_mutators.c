@@ -2,16 +2,16 @@
 /* Concurrent marking of random graphs: four threads change a shared graph, and a model of it, while
  * a background thread marks and sweeps. After each cycle the heap has the objects that the model
  * reaches, and no others. SPANWISE_GC_GRAPHS=n sets the number of graphs; the full form is 100,000.
- */
+ * Before that a thread makes spans, and one grows an object, next to cycles. */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdbool.h>
 
-#include "collector.h"
+#include "concurrent.h"
 #include "gc/gc.h"
 #include "spawn.h"
 
 enum { THREADS = 4, OBJECTS = 96, EDGES = 3, ROOTS = 8, KINDS = 5, OPERATIONS = 120 };
-#define LONG_NS 20000000000u
 
 /* --- the graph and its model ------------------------------------------------------------------ */
 
@@ -303,8 +303,7 @@ static void run_graphs(unsigned graphs, uint64_t *random) {
     begin_graph();
     CHECK_EQ(pthread_barrier_init(&begins, NULL, THREADS + 1), 0);
     CHECK_EQ(pthread_barrier_init(&ends, NULL, THREADS + 1), 0);
-    for (intptr_t t = 0; t < THREADS; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, mutator, (void *)t), 0);
+    start_threads(threads, THREADS, mutator, 0);
     for (graphs_left = graphs; graphs_left > 0; graphs_left--) {
         choose(random);
         meet(&begins);
@@ -322,7 +321,96 @@ static void run_graphs(unsigned graphs, uint64_t *random) {
     gc_end(g.gc);
 }
 
+/* --- single threads next to cycles ------------------------------------------------------------ */
+
+static bool is_end; /* atomic: a thread of the test is to end */
+
+/* Comes to no safepoint while a cycle marks, but makes spans. */
+static void *make_spans(void *arg) {
+    fixture *f = arg;
+    CHECK_EQ(sw_gc_join(f->gc, "spans"), SW_OK);
+    while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
+        while (sw_gc_current_phase(f->gc) != SW_GC_IDLE) {
+            uint64_t *made = sw_heap_alloc(sw_gc_heap(f->gc), 100000, 0);
+            CHECK(made != NULL);
+            *made = 7;
+            sw_heap_free(sw_gc_heap(f->gc), made);
+        }
+        sw_gc_safepoint(f->gc);
+        sched_yield();
+    }
+    return NULL;
+}
+
+/* A cycle is abandoned while another thread is inside the heap. */
+static void test_abandoned_inside(void) {
+    pthread_t thread;
+    fixture f;
+    start(&f);
+    push(&f, 1);
+    CHECK_EQ(sw_gc_set_stop_ns(f.gc, 1000000), SW_OK);
+    __atomic_store_n(&is_end, false, __ATOMIC_RELEASE);
+    CHECK_EQ(pthread_create(&thread, NULL, make_spans, &f), 0);
+    for (unsigned abandoned = 0; abandoned < 5;) {
+        sw_status status = sw_gc_start(f.gc);
+        CHECK(status == SW_OK || status == SW_BUSY); /* the thread may be late */
+        if (status == SW_OK) abandoned += wait_for_cycle(f.gc).given_up != 0;
+        CHECK_EQ(f.list->number, 1);
+    }
+    __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
+    gc_join_thread(f.gc, thread);
+    CHECK_EQ(sw_gc_verify(f.gc), SW_OK);
+    gc_end(f.gc);
+}
+
+static void *collect_on(void *arg) {
+    fixture *f = arg;
+    while (!__atomic_load_n(&is_end, __ATOMIC_ACQUIRE)) {
+        sw_status status = sw_gc_start(f->gc);
+        CHECK(status == SW_OK || status == SW_STATE);
+        CHECK_EQ(sw_gc_wait(f->gc, NULL), SW_OK);
+    }
+    return NULL;
+}
+
+/* An object without type grows in place while it is scanned, by realloc, and never shrinks. */
+static void test_growing(void) {
+    enum { STEPS = 200, STEP_WORDS = 4096 };
+    pthread_t thread;
+    fixture f;
+    start(&f);
+    sw_heap *heap = sw_gc_heap(f.gc);
+    __atomic_store_n(&is_end, false, __ATOMIC_RELEASE);
+    CHECK_EQ(pthread_create(&thread, NULL, collect_on, &f), 0);
+    unsigned in_place = 0;
+    for (int round = 0; round < 4; round++) {
+        uintptr_t **words = sw_heap_alloc(heap, STEP_WORDS * 8, SW_SCAN | SW_ZERO);
+        size_t count = STEP_WORDS;
+        f.other = (node *)words;
+        for (int i = 1; i <= STEPS; i++, count += STEP_WORDS) {
+            node *made = sw_gc_new(f.gc, f.type, 1);
+            made->number = (uint64_t)i;
+            sw_gc_write(f.gc, &words[count - 1], made);
+            size_t bytes = (count + STEP_WORDS) * 8;
+            uintptr_t **grown = sw_heap_realloc(heap, words, bytes, SW_SCAN | SW_ZERO);
+            CHECK(grown != NULL);
+            in_place += grown == words;
+            words = grown;
+            f.other = (node *)words;
+            sw_gc_safepoint(f.gc);
+        }
+        for (int i = 1; i <= STEPS; i++)
+            CHECK_EQ(((node *)words[i * STEP_WORDS - 1])->number, (uint64_t)i);
+    }
+    CHECK(in_place > 0);
+    __atomic_store_n(&is_end, true, __ATOMIC_RELEASE);
+    gc_join_thread(f.gc, thread);
+    gc_end(f.gc);
+}
+
 int main(void) {
+    test_abandoned_inside();
+    test_growing();
     unsigned graphs = check_rounds("SPANWISE_GC_GRAPHS", UNDER_TSAN ? 60 : 300);
     uint64_t random = 9;
     for (unsigned done = 0; done < graphs; done += 100)

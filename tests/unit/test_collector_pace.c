@@ -517,8 +517,7 @@ static void goals(void) {
  */
 static void pieces(void) {
     clock_fixture *f = clock_start(0);
-    sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100, .in_steps = 1};
-    CHECK_EQ(sw_gc_set_pace(f->gc, &pace), SW_OK);
+    GC_PACE(f->gc, .percent = 100, .in_steps = 1);
     f->gc->step_work = 1; /* too little to end */
     push(f, 2 * MIB / NODE);
     CHECK_EQ(gc_last_cycle(f->gc).steps, 1);

@@ -2,7 +2,6 @@
 /* Threads that come to no safepoint, stopped by a signal. This program uses the shared library,
  * because only there can a signal handler see whether a thread is inside the library. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -179,7 +178,7 @@ static void test_doing(int i) {
     CHECK_EQ(pipe(ends), 0);
     for (int t = 0; t < 2; t++) CHECK_EQ(pthread_create(&doing[t], NULL, doings[i], NULL), 0);
     while (__atomic_load_n(&is_here, __ATOMIC_ACQUIRE) == 0) sched_yield();
-    for (int t = 0; t < 2; t++) CHECK_EQ(pthread_create(&collecting[t], NULL, collect, NULL), 0);
+    start_each(collecting, 2, collect, NULL, 0);
     join_threads(collecting, 2);
     __atomic_store_n(&may_go, 1, __ATOMIC_RELEASE);
     CHECK_EQ(write(ends[1], (char[]){7, 7}, 2), 2);

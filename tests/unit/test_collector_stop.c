@@ -138,8 +138,7 @@ static void run_threads(bool paced) {
     if (paced) CHECK_EQ(sw_gc_set_pace(shared.gc, &pace), SW_OK);
     running = THREADS;
     working = paced ? 0 : 2;
-    for (int t = 0; t < THREADS; t++)
-        CHECK_EQ(pthread_create(&threads[t], NULL, mutate, &shared.lists[t]), 0);
+    start_each(threads, THREADS, mutate, shared.lists, sizeof *shared.lists);
     for (int w = 0; w < 2 && !paced; w++)
         CHECK_EQ(pthread_create(&workers[w], NULL, work, &seeds[w]), 0);
     join_threads(threads, THREADS);
@@ -353,22 +352,6 @@ static void end(void) {
     CHECK_EQ(sw_gc_destroy(gc), SW_OK);
 }
 
-static void play(void (*way)(int thread), bool they_sleep) {
-    pthread_t threads[LATE];
-    if (check_failed()) return;
-    wake_start();
-    comes = way;
-    sleeps = they_sleep;
-    for (int i = 0; i < LATE; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, wake_be_late, &late[i]), 0);
-    while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
-    CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    sleeps = false;
-    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
-    join_threads(threads, LATE);
-    end();
-}
-
 /* Both are inside of the heap when the world is to stop; the second one to leave wakes the stopper.
  * Then one comes back and waits outside. */
 static void *be_inside(void *arg) {
@@ -383,14 +366,16 @@ static void *be_inside(void *arg) {
     return NULL;
 }
 
-static void inside(void) {
+/* way: NULL: both threads are inside of the heap. */
+static void play(void (*way)(int thread), bool they_sleep) {
     pthread_t threads[LATE];
     if (check_failed()) return;
     wake_start();
-    sleeps = true;
-    CHECK(sw_heap_alloc(sw_gc_heap(gc), 64, 0) != NULL); /* this thread has its cache */
-    for (int i = 0; i < LATE; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, be_inside, &late[i]), 0);
+    comes = way;
+    sleeps = they_sleep;
+    if (way == NULL)
+        CHECK(sw_heap_alloc(sw_gc_heap(gc), 64, 0) != NULL); /* this thread has its cache */
+    start_each(threads, LATE, way != NULL ? wake_be_late : be_inside, late, sizeof *late);
     while (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) < LATE) (void)sched_yield();
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     sleeps = false;
@@ -504,8 +489,7 @@ static void test_destroyed_while_threads_end(void) {
         sw_gc *used = gc_begin(0);
         if (round % 2 == 0) (void)sw_gc_join(used, "owner");
         about_to_end = 0;
-        for (int t = 0; t < THREADS; t++)
-            CHECK_EQ(pthread_create(&threads[t], NULL, allocate_and_end, used), 0);
+        start_each(threads, THREADS, allocate_and_end, used, 0);
         while (__atomic_load_n(&about_to_end, __ATOMIC_ACQUIRE) < THREADS) sched_yield();
         for (int i = 0; i < round % 20 * 50; i++) __asm__ volatile(""); /* at various moments */
         CHECK_EQ(sw_gc_destroy(used), SW_OK);
@@ -526,7 +510,7 @@ int main(void) {
     play(by_leave, true);
     play(by_collect, true);
     play(by_end, false);
-    inside();
+    play(NULL, true);
     slow_sleeper();
     deadline();
     forked();

@@ -377,9 +377,8 @@ static void test_pace(void) {
         sw_gc *gc = gc_begin(0);
         uint32_t type = gc_type(gc, 64, 1);
         sw_gc_type_allocator maker = maker_of(gc, type);
-        sw_gc_pace pace = {.struct_bytes = sizeof pace, .percent = 100};
         sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-        CHECK_EQ(sw_gc_set_pace(gc, &pace), SW_OK);
+        GC_PACE(gc, .percent = 100);
         int n = 0;
         while (sw_gc_last_cycle(gc, &cycle) != SW_OK && n < 2 * FIRST_CYCLE) {
             CHECK((way == 0 ? sw_gc_type_alloc(&maker) : sw_gc_new(gc, type, 1)) != NULL);
@@ -444,8 +443,7 @@ static void *grow_list(void *arg) {
 static void maker_test_threads(void) {
     shared_gc = gc_begin(0);
     shared_type = gc_type(shared_gc, 64, 1);
-    sw_gc_pace pace = {.struct_bytes = sizeof pace, .limit_bytes = 1, .in_steps = 1};
-    CHECK_EQ(sw_gc_set_pace(shared_gc, &pace), SW_OK);
+    GC_PACE(shared_gc, .limit_bytes = 1, .in_steps = 1);
     CHECK_EQ(sw_gc_set_stop_ns(shared_gc, 300000000000), SW_OK);
     gc_roots(shared_gc, heads, sizeof heads);
     in_threads(THREADS, grow_list, heads, sizeof *heads);

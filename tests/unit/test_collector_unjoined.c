@@ -128,7 +128,7 @@ static void cycles_outlive_them(void) {
     start();
     sw_set_fault_handler(expect_report, NULL);
     stops = 0;
-    for (int i = 0; i < MUTATORS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, mutate, NULL), 0);
+    start_each(threads, MUTATORS, mutate, NULL, 0);
     for (int i = 0; i < CYCLES; i++) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     __atomic_store_n(&stops, 1, __ATOMIC_SEQ_CST);
     join_threads(threads, MUTATORS);

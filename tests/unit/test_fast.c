@@ -100,8 +100,8 @@ static uint32_t span_class_of(sw_heap *heap, const void *p) {
 
 /* Same class and slot number as a generic heap that gets the same requests. */
 static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff) {
-    sw_heap *fast = heap_with((heap_setting){.table = table}),
-            *generic = heap_with((heap_setting){.table = table, .tracked = true});
+    sw_heap *fast = MADE(sw_heap, o.table = table),
+            *generic = MADE(sw_heap, o.table = table, o.tracked = true);
     sw_cache *cache, *other;
     cache = cache_of(fast);
     other = cache_of(generic);
@@ -129,7 +129,7 @@ static void same_as_generic(const sw_table *table, sw_path_fn *const *paths, uin
 
 /* Fills every slot of a span with bytes and frees it, so that the next object has old bytes. */
 static void zeroing(const sw_table *table, sw_path_fn *const *paths, uint32_t cutoff) {
-    sw_heap *heap = heap_with((heap_setting){.table = table});
+    sw_heap *heap = MADE(sw_heap, o.table = table);
     sw_cache *cache = cache_of(heap);
     for (size_t size = 1; size <= cutoff; size++) {
         size_t slot = sw_table_round_up(table, size);
@@ -150,7 +150,7 @@ static void zeroing(const sw_table *table, sw_path_fn *const *paths, uint32_t cu
 
 /* Tiny objects share blocks, do not overlap, are aligned as their size allows, and read as zero. */
 static void tiny_paths(void) {
-    sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .tiny = true});
+    sw_heap *heap = MADE(sw_heap, o.table = sw_table_go(), o.tiny = true);
     uint64_t rng = 4, bytes = 0, blocks = 0;
     uintptr_t end = 0, block = 0;
     sw_cache *cache = cache_of(heap);
@@ -190,8 +190,8 @@ static void default_pairs(void) {
  * and none where a sanitizer is at work. */
 static void which_path(void) {
     sw_path small = SANITIZED ? SW_PATH_GENERIC : SW_PATH_SPECIALISED;
-    sw_heap *plain = heap_with((heap_setting){.table = sw_table_c16()});
-    sw_heap *tracked = heap_with((heap_setting){.table = sw_table_c16(), .tracked = true});
+    sw_heap *plain = MADE(sw_heap, o.table = sw_table_c16());
+    sw_heap *tracked = MADE(sw_heap, o.table = sw_table_c16(), o.tracked = true);
     CHECK_EQ(sw_heap_path(plain, 0, SW_SCAN), small);
     CHECK_EQ(sw_heap_path(plain, 512, 0), SW_PATH_GENERIC);
     CHECK_EQ(sw_heap_path(plain, 512, SW_SCAN), small);

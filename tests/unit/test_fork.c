@@ -100,7 +100,7 @@ static void child_has_large(void) {
 
 static void ends_of_threads_and_forks(void) {
     pthread_t thread;
-    heap = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER});
+    heap = MADE(sw_heap, o.decay_ns = SW_DECAY_NEVER);
     pthread_barrier_init(&barrier, NULL, 2);
     void *first = sw_heap_alloc(heap, LARGE, 0), *mine = sw_heap_alloc(heap, LARGE, 0);
     CHECK_EQ(pthread_create(&thread, NULL, keep_large, first), 0);
@@ -131,7 +131,7 @@ static void child_has_no_empty_span(void) {
 static void empty_spans_are_free_pages(void) {
     void *objects[IDLE + 1];
     /* each object of a page is a span of its own */
-    heap = heap_with((heap_setting){.table = sw_table_go(), .manual_clock = 1});
+    heap = MADE(sw_heap, o.table = sw_table_go(), o.manual_clock = 1);
     owner = cache_of(heap);
     for (int i = 0; i <= IDLE; i++) objects[i] = sw_cache_alloc(owner, PAGE, 0);
     for (int i = 0; i < IDLE; i++) sw_cache_free(owner, objects[i]);
@@ -331,7 +331,7 @@ static int walks_work(void) {
 
 int main(int argc, char **argv) {
     int forks = argc > 1 ? atoi(argv[1]) : 40;
-    heap = heap_with((heap_setting){0});
+    heap = MADE(sw_heap, (void)o);
     sw_heap_free(heap, sw_heap_alloc(heap, 1, 0)); /* a cache of the thread's own */
     if (FORKS_WITH_THREADS) threads_at_work();
     heap_end(heap);

@@ -18,7 +18,7 @@ static sw_heap *heap;
 static sw_cache *cache;
 
 static void make_heap(void) {
-    heap = heap_with((heap_setting){.manual_clock = true});
+    heap = MADE(sw_heap, o.manual_clock = true);
     cache = sw_thread_cache(heap);
     for (size_t size = 16; size <= 4096; size *= 2)
         for (int i = 0; i < 100; i++)
@@ -89,7 +89,7 @@ static void local_damage(void) {
     /* Of a heap of its own, whose policy has histories: the first object's span is full when it is
      * freed, and chosen when the current one is full. */
     PLANT(2, "load(&history->gone[i]) < ") {
-        sw_heap *other = heap_with((heap_setting){.placement = SW_PLACE_LASTING});
+        sw_heap *other = MADE(sw_heap, o.placement = SW_PLACE_LASTING);
         void *first = sw_heap_alloc(other, 800, 0);
         for (int i = 0; i < 1000; i++) (void)sw_heap_alloc(other, 800, 0);
         uint32_t span_class = sw_span_class_of(sw_size_class(other->table, 800), true);
@@ -139,12 +139,12 @@ static void local_damage(void) {
     PLANT(2, "table->max_size == table->classes[table->class_count - 1].size") {
         sw_table *table = one_class();
         table->max_size += 8;
-        (void)heap_with((heap_setting){.table = table});
+        (void)MADE(sw_heap, o.table = table);
     }
     PLANT(2, "cls->slots == span_bytes / cls->size") {
         sw_table *table = one_class();
         ((sw_class *)(uintptr_t)table->classes)[1].slots = 127;
-        (void)heap_with((heap_setting){.table = table});
+        (void)MADE(sw_heap, o.table = table);
     }
     PLANT(2, "runner->sample_count <= SW_RUNNER_SAMPLES_MAX") {
         sw_runner *runner;
@@ -171,7 +171,7 @@ static void whole_damage(void) {
         refill();
     }
     PLANT(3, "pool of slack arrays: held bytes disagree with its chunks") {
-        heap = heap_with((heap_setting){.tracked = true});
+        heap = MADE(sw_heap, o.tracked = true);
         cache = sw_thread_cache(heap);
         (void)sw_cache_alloc(cache, 64, 0);
         heap->instrument->held_bytes += 64;

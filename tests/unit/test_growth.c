@@ -18,8 +18,8 @@ static sw_table *table;
 static sw_heap *heap;
 
 static void open_heap(bool dry, uint64_t limit_bytes) {
-    heap = heap_with(
-        (heap_setting){.table = table, .manual_clock = 1, .dry = dry, .limit_bytes = limit_bytes});
+    heap = MADE(sw_heap, o.table = table, o.manual_clock = 1, o.dry = dry,
+                o.limit_bytes = limit_bytes);
 }
 
 static void close_heap(void) { heap_end(heap); }
@@ -141,7 +141,7 @@ static void fixed_tables_are_as_before(void) {
     CHECK_EQ(sw_table_class(made[2], 1, &info), SW_OK);
     CHECK_EQ(info.first_span_bytes, PAGE);
     CHECK_EQ(info.span_bytes, 8 * PAGE);
-    heap = heap_with((heap_setting){.table = made[0]});
+    heap = MADE(sw_heap, o.table = made[0]);
     CHECK(heap->class_pages == NULL);
     CHECK(sw_heap_alloc(heap, SIZE, 0) != NULL);
     CHECK_STR(lengths(1), "8");
@@ -162,7 +162,7 @@ static void close_idle(void) {
 }
 
 static void open_idle(void) {
-    heap = heap_with((heap_setting){.table = table, .manual_clock = 1});
+    heap = MADE(sw_heap, o.table = table, o.manual_clock = 1);
     cache = cache_of(heap);
 }
 
@@ -245,8 +245,7 @@ static char *slots[SPANS][CHOICE_SLOTS];
 static void choice_fill(sw_placement placement) {
     static const sw_class_spec specs[] = {{TEN_SLOT, 1, 0}};
     table = table_of("ten", CHOICE_PAGE, specs, 1);
-    heap = heap_with(
-        (heap_setting){.table = table, .placement = placement, .dry = 1, .manual_clock = 1});
+    heap = MADE(sw_heap, o.table = table, o.placement = placement, o.dry = 1, o.manual_clock = 1);
     cache = cache_of(heap);
     for (int s = 0; s < SPANS; s++)
         for (int i = 0; i < CHOICE_SLOTS; i++)
@@ -338,11 +337,8 @@ enum { SECOND_NS = 1000000000 }; /* idle spans of one slot of 8 KiB */
 
 static void make(uint64_t limit_bytes, bool dry, bool tracked) {
     /* every span of a class has one length */
-    heap = heap_with((heap_setting){.tracked = tracked,
-                                    .table = sw_table_go(),
-                                    .manual_clock = 1,
-                                    .dry = dry,
-                                    .limit_bytes = limit_bytes});
+    heap = MADE(sw_heap, o.tracked = tracked, o.table = sw_table_go(), o.manual_clock = 1,
+                o.dry = dry, o.limit_bytes = limit_bytes);
     cache = cache_of(heap);
 }
 

@@ -3,14 +3,12 @@
  * threads, forks and exhaustion do not confuse them. tests/preload/test_guard.py has whole programs,
  * accesses that fault, and what is printed. */
 #include <errno.h>
-#include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "faults.h"
 #include "guard/sample.h"
 #include "guard/state.h"
 #include "heaps.h"
+#include "spawn.h"
 
 static sw_heap *heap;
 static sw_cache *cache;
@@ -40,7 +38,7 @@ static void *run_case(void *test) {
  * allocated are `kept`. */
 static void with(unsigned on, uint64_t limit_bytes, void (*test)(void), uint64_t kept) {
     pthread_t thread;
-    heap = heap_with((heap_setting){.tracked = true, .limit_bytes = limit_bytes});
+    heap = MADE(sw_heap, o.tracked = true, o.limit_bytes = limit_bytes);
     sw_guard_start(heap, on);
     seen_count = 0;
     CHECK_EQ(pthread_create(&thread, NULL, run_case, &test), 0);
@@ -148,19 +146,14 @@ static void a_stated_size_is_the_object_s(void) {
 
 /* --- clearing and holding --------------------------------------------------------------------- */
 
-static bool is_zero(const uint8_t *p, size_t bytes) {
-    while (bytes != 0 && *p == 0) p++, bytes--;
-    return bytes == 0;
-}
-
 static void is_clear_when_freed(size_t size) {
     uint8_t *p = allocate(size);
     size_t bytes = slot_bytes(p);
     memset(p, 0x77, size);
     release(p);
-    if (size < heap->table->max_size) CHECK(is_zero(p, bytes));
+    if (size < heap->table->max_size) CHECK(all_are(p, bytes, 0));
     p = sw_guard_alloc(own, size, SW_ZERO, SW_GUARD_MALLOC);
-    CHECK(is_zero(p, size));
+    CHECK(all_are(p, size, 0));
     release(p);
 }
 
@@ -174,7 +167,7 @@ static void freed_objects_are_clear(void) {
 static void calloc_clears_without_zero(void) {
     for (int i = 0; i < 300; i++) {
         uint8_t *p = sw_guard_alloc(own, 200, SW_ZERO, SW_GUARD_MALLOC);
-        CHECK(is_zero(p, 200));
+        CHECK(all_are(p, 200, 0));
         memset(p, 0x77, 200);
         release(p);
     }
@@ -300,7 +293,7 @@ static void resized_objects_keep_their_bytes(void) {
             memset(p, 0x3c, size);
             p = sw_guard_realloc(cache, own, p, more);
             for (size_t i = 0; i < kept; i++) CHECK_EQ(p[i], 0x3c);
-            CHECK(more <= kept || is_zero(p + kept, more - kept < 16 ? more - kept : 16));
+            CHECK(more <= kept || all_are(p + kept, more - kept < 16 ? more - kept : 16, 0));
             CHECK_EQ(sw_guard_usable(p), more);
             release(p);
         }
@@ -406,10 +399,7 @@ static void *exchange(void *arg) {
     return NULL;
 }
 
-static void start(pthread_t threads[THREADS]) {
-    for (uintptr_t i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, exchange, (void *)i), 0);
-}
+static void start(pthread_t threads[THREADS]) { start_threads(threads, THREADS, exchange, 0); }
 
 static void join(pthread_t threads[THREADS]) {
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);

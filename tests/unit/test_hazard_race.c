@@ -88,7 +88,7 @@ static void release_a_span(void) {
     pthread_t thread;
     void *innocent[REUSED];
     /* spans of sixteen slots */
-    heap = heap_with((heap_setting){.table = sw_table_go(), .placement = SW_PLACE_ADDRESS});
+    heap = MADE(sw_heap, o.table = sw_table_go(), o.placement = SW_PLACE_ADDRESS);
     CHECK_EQ(pthread_create(&thread, NULL, second_free, NULL), 0);
     sem_wait(&ready);
     give_up_a_span();

@@ -46,12 +46,9 @@ static size_t random_size(uint64_t *rng, size_t max) {
 }
 
 static sw_heap *make_heap(setting s, bool tracked, bool dry, bool manual_clock) {
-    return heap_with((heap_setting){.table = s.table,
-                                    .placement = s.placement,
-                                    .batch_spans = s.batch_spans,
-                                    .tracked = tracked,
-                                    .dry = dry,
-                                    .manual_clock = manual_clock});
+    return MADE(sw_heap, o.table = s.table, o.placement = s.placement,
+                o.batch_spans = s.batch_spans, o.tracked = tracked, o.dry = dry,
+                o.manual_clock = manual_clock);
 }
 
 /* Small objects whole, of larger ones the ends. */
@@ -232,7 +229,7 @@ static void realloc_to_scan(void) {
     for (int large = 0; large < 2; large++) {
         for (int tracked = 0; tracked < 2; tracked++) {
             size_t size = large ? 100000 : 100;
-            sw_heap *heap = heap_with((heap_setting){.tracked = tracked != 0});
+            sw_heap *heap = MADE(sw_heap, o.tracked = tracked != 0);
             unsigned char *p = sw_heap_alloc(heap, size, 0);
             memset(p, 0x5A, size);
             CHECK(!is_scanned(heap, p));
@@ -250,7 +247,7 @@ static void realloc_to_scan(void) {
  * where growth is to be cleared, everything after the requested bytes is. */
 static void usable_moves(size_t size, size_t grown) {
     for (uint8_t tracked = 0; tracked < 2; tracked++) {
-        sw_heap *heap = heap_with((heap_setting){.tracked = tracked});
+        sw_heap *heap = MADE(sw_heap, o.tracked = tracked);
         for (unsigned flags = 0; flags <= SW_ZERO; flags += SW_ZERO) {
             unsigned char *p = sw_heap_alloc(heap, size, 0);
             size_t usable = sw_heap_usable_size(heap, p);
@@ -365,8 +362,7 @@ static void later_options(void) {
 }
 
 static void ledgers(void) {
-    sw_heap *heap;
-    CHECK_EQ(sw_heap_create(NULL, &heap), SW_OK);
+    sw_heap *heap = MADE(sw_heap, (void)o);
     CHECK(sw_heap_alloc(heap, 64, 0) != NULL);
     other_ledger whole, other;
     CHECK_EQ(sw_heap_ledger(heap, &whole.now, NULL, 0), SW_OK);

@@ -23,8 +23,7 @@ static void *freed; /* by the owner, last; NULL: it may be in use again */
 static bool hints_are_on(const sw_cache *cache) { return cache->unhinted_owner == SW_NO_CACHE; }
 
 static void make(sw_placement placement) {
-    heap = heap_with(
-        (heap_setting){.table = sw_table_go(), .placement = placement, .manual_clock = 1});
+    heap = MADE(sw_heap, o.table = sw_table_go(), o.placement = placement, o.manual_clock = 1);
 }
 
 /* Frees one of `count` objects at random and allocates another, `times` times. */
@@ -194,8 +193,8 @@ static void *alloc_slot(bool by_word) {
 
 static void begin_stale(uint64_t limit_bytes) {
     /* a span of a class may stay when it is empty */
-    heap = heap_with((heap_setting){
-        .table = table, .limit_bytes = limit_bytes, .manual_clock = 1, .batch_spans = 1});
+    heap = MADE(sw_heap, o.table = table, o.limit_bytes = limit_bytes, o.manual_clock = 1,
+                o.batch_spans = 1);
     owner = cache_of(heap);
     other = cache_of(heap);
     live_count = doubles = 0;

@@ -151,7 +151,7 @@ static unsigned power(unsigned base, int exponent) {
 }
 
 static void make_heap(void) {
-    heap = heap_with((heap_setting){.table = sw_table_go(), .manual_clock = 1});
+    heap = MADE(sw_heap, o.table = sw_table_go(), o.manual_clock = 1);
     other = cache_of(heap);
     owner = NULL;
 }

@@ -38,8 +38,8 @@ static sw_fault_action count_fault(const sw_fault *fault, void *arg) {
 }
 
 static void make(bool dry, uint64_t limit, bool tracked) {
-    heap = heap_with((heap_setting){
-        .tracked = tracked, .dry = dry, .limit_bytes = limit, .manual_clock = 1, .decay_ns = 1000});
+    heap = MADE(sw_heap, o.tracked = tracked, o.dry = dry, o.limit_bytes = limit,
+                o.manual_clock = 1, o.decay_ns = 1000);
 }
 
 static void check_ledger(void) {
@@ -277,7 +277,7 @@ static void *racer(void *arg) {
  * live in the end as were allocated and not freed. */
 static void races(bool tracked) {
     pthread_t threads[THREADS];
-    heap = heap_with((heap_setting){.tracked = tracked, .decay_ns = 1000, .manual_clock = 1});
+    heap = MADE(sw_heap, o.tracked = tracked, o.decay_ns = 1000, o.manual_clock = 1);
     for (int i = 0; i < RACE_BOXES; i++) atomic_store(&race_boxes[i], NULL);
     atomic_store(&allocated, 0);
     atomic_store(&asked, 0);
@@ -293,11 +293,8 @@ static void races(bool tracked) {
 enum { SIZE = 64 * K };
 
 static sw_heap *make_kept(bool dry, uint64_t limit, uint64_t decay_ns) {
-    return heap_with((heap_setting){.dry = dry,
-                                    .limit_bytes = limit,
-                                    .decay_ns = decay_ns,
-                                    .tracked = true,
-                                    .manual_clock = true});
+    return MADE(sw_heap, o.dry = dry, o.limit_bytes = limit, o.decay_ns = decay_ns,
+                o.tracked = true, o.manual_clock = true);
 }
 
 static int count_object(void *p, size_t bytes, uint32_t cls, void *arg) {

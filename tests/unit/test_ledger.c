@@ -146,8 +146,8 @@ static void make(bool tracked, bool dry) {
     static const sw_class_spec specs[] = {{SLOT, 1, 0}};
     table = table_of("ten", PAGE, specs, 1);
     /* one wholly free span stays with the cache */
-    heap = heap_with((heap_setting){
-        .table = table, .tracked = tracked, .dry = dry, .manual_clock = 1, .batch_spans = 1});
+    heap = MADE(sw_heap, o.table = table, o.tracked = tracked, o.dry = dry, o.manual_clock = 1,
+                o.batch_spans = 1);
     cache = cache_of(heap);
 }
 

@@ -140,7 +140,7 @@ static void limited_heap(uint64_t limit, uint64_t seed) {
     enum { OBJECTS = 3000 };
     static void *p[OBJECTS];
     memset(p, 0, sizeof p);
-    sw_heap *heap = heap_with((heap_setting){.limit_bytes = limit, .decay_ns = SW_DECAY_NEVER});
+    sw_heap *heap = MADE(sw_heap, o.limit_bytes = limit, o.decay_ns = SW_DECAY_NEVER);
     uint64_t refused = 0, over = 0;
     for (int step = 0; step < 40000; step++) {
         uint64_t r = check_random(&seed);
@@ -197,9 +197,7 @@ static int give_up(sw_heap *heap, uint64_t bytes, void *arg) {
     return 0;
 }
 
-static sw_heap *make_limited(bool dry) {
-    return heap_with((heap_setting){.limit_bytes = LIMIT, .dry = dry});
-}
+static sw_heap *make_limited(bool dry) { return MADE(sw_heap, o.limit_bytes = LIMIT, o.dry = dry); }
 
 static void hook_makes_room(bool dry) {
     sw_heap *heap = make_limited(dry);
@@ -452,7 +450,7 @@ static void caches_and_a_thread(sw_heap *heap, pthread_t thread) {
 static void fill_and_refill(const refill *r) {
     struct rlimit limit;
     pthread_t thread;
-    sw_heap *heap = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER});
+    sw_heap *heap = MADE(sw_heap, o.decay_ns = SW_DECAY_NEVER);
     CHECK_EQ(sem_init(&turn, 0, 0), 0);
     if (r->second == 0) CHECK_EQ(pthread_create(&thread, NULL, first_allocation, heap), 0);
     uint64_t charged = status_kb("VmData:") << 10;
@@ -463,7 +461,7 @@ static void fill_and_refill(const refill *r) {
     free_all(heap, r->keep_one_in);
     if (r->other_heap) {
         CHECK_EQ(sw_heap_destroy(heap), SW_OK);
-        heap = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER});
+        heap = MADE(sw_heap, o.decay_ns = SW_DECAY_NEVER);
     }
     if (r->second == 0) caches_and_a_thread(heap, thread);
     uint64_t second = r->second == 0 ? 0 : fill(heap, r->second);
@@ -483,7 +481,7 @@ int main(void) {
         limited_processes(); /* first: the children make their space under the limit */
         for (size_t i = 0; i < sizeof refills / sizeof *refills; i++)
             IN_CHILD() fill_and_refill(&refills[i]);
-        sw_heap *heap = heap_with((heap_setting){0});
+        sw_heap *heap = MADE(sw_heap, (void)o);
         CHECK(sw_heap_alloc(heap, 100, 0) != NULL);
         under_limit(RLIMIT_DATA, 256 << 20, limited_later, 0);
         heap_end(heap);
@@ -494,7 +492,7 @@ int main(void) {
     for (int dry = 0; dry < 2; dry++) {
         hook_makes_room(dry != 0);
         empty_promises_end(dry != 0);
-        sw_heap *heap = heap_with((heap_setting){.dry = dry, .decay_ns = SW_DECAY_NEVER});
+        sw_heap *heap = MADE(sw_heap, o.dry = dry != 0, o.decay_ns = SW_DECAY_NEVER);
         impossible_sizes(heap);
         alignments(heap, 30);
         CHECK_EQ(sw_heap_destroy(heap), SW_OK);
@@ -502,8 +500,8 @@ int main(void) {
     const size_t g = (size_t)1 << 30;
     const size_t live_sizes[] = {100 << 20, g / 2, g, 3 * g, 100 << 20};
     const size_t dry_sizes[] = {100 << 20, 3 * g, 20 * g, 64 * g, g};
-    sw_heap *live = heap_with((heap_setting){.decay_ns = SW_DECAY_NEVER}),
-            *dry = heap_with((heap_setting){.dry = true, .decay_ns = SW_DECAY_NEVER});
+    sw_heap *live = MADE(sw_heap, o.decay_ns = SW_DECAY_NEVER),
+            *dry = MADE(sw_heap, o.dry = true, o.decay_ns = SW_DECAY_NEVER);
     large_objects(live, live_sizes, 5);
     large_objects(dry, dry_sizes, 5);
     CHECK_EQ(sw_heap_destroy(live), SW_OK);

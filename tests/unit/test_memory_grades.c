@@ -7,7 +7,6 @@
 #include "arena/track.h"
 #include "base/base.h"
 #include "buffer/backing.h"
-#include "buffer/memory.h"
 #include "buffer/scalable.h"
 #include "dying_words.h"
 #include "gc/gc.h"

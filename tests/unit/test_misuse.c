@@ -19,8 +19,8 @@
 #include "spawn.h"
 
 static void each_kind(size_t size, const sw_table *table) {
-    sw_heap *heap = heap_with((heap_setting){.table = table});
-    sw_heap *other = heap_with((heap_setting){.table = table});
+    sw_heap *heap = MADE(sw_heap, o.table = table);
+    sw_heap *other = MADE(sw_heap, o.table = table);
     char *p = sw_heap_alloc(heap, size, 0), *q = sw_heap_alloc(heap, size, 0);
     char *theirs = sw_heap_alloc(other, size, 0);
     int local;
@@ -98,8 +98,9 @@ static void one_size(sw_cache *const *caches, size_t size, size_t page) {
     }
 }
 
-static void one_heap(heap_setting setting) {
-    heap = heap_with(setting);
+static void one_heap(const sw_table *of, int mode) {
+    heap = MADE(sw_heap, o.table = of != NULL ? of : o.table, o.tracked = mode & 1,
+                o.dry = (mode & 2) != 0, o.tiny = (mode & 4) != 0, o.manual_clock = 1);
     sw_cache *const caches[2] = {cache_of(heap), cache_of(heap)};
     const sw_table *table = sw_heap_table(heap);
     size_t page = sw_table_page_bytes(table), least = sw_table_max_bytes(table) + 1;
@@ -118,13 +119,7 @@ static void every_heap(void) {
     CHECK_EQ(sw_table_create("pages of 4 KiB", 4 * K, specs, 3, &tables[1]), SW_OK);
     CHECK_EQ(sw_table_create("pages of 64 KiB", 64 * K, specs, 3, &tables[2]), SW_OK);
     for (int i = 0; i < 3; i++) {
-        for (int mode = 0; mode < 8; mode++) {
-            one_heap((heap_setting){.table = tables[i],
-                                    .tracked = (mode & 1) != 0,
-                                    .dry = (mode & 2) != 0,
-                                    .tiny = (mode & 4) != 0,
-                                    .manual_clock = true});
-        }
+        for (int mode = 0; mode < 8; mode++) one_heap(tables[i], mode);
     }
     sw_table_destroy(tables[1]);
     sw_table_destroy(tables[2]);
@@ -136,8 +131,8 @@ static void limit_beside_shelved(uint64_t seed) {
     static void *p[1024];
     size_t n = 0;
     const uint64_t limit_bytes = 2 * M + seed * 16 * K;
-    heap = heap_with((heap_setting){
-        .limit_bytes = limit_bytes, .decay_ns = SW_DECAY_NEVER, .manual_clock = true});
+    heap = MADE(sw_heap, o.limit_bytes = limit_bytes, o.decay_ns = SW_DECAY_NEVER,
+                o.manual_clock = true);
     while ((p[n] = sw_heap_alloc(heap, 33000 + check_random(&seed) % 90000, 0)) != NULL) n++;
     while (n < 1024 && (p[n] = sw_heap_alloc(heap, 8 * K, 0)) != NULL) n++;
     while (n > 0) sw_heap_free(heap, p[--n]);
@@ -199,7 +194,7 @@ static const size_t arena_sizes[] = {1,     16,    1000,  CHUNK / 4, CHUNK / 4 +
 enum { ARENA_SIZES = sizeof arena_sizes / sizeof *arena_sizes };
 
 static void refuses_each_size(uint32_t mode, bool safe, uint64_t limit, const char *name) {
-    sw_heap *heap = heap_with((heap_setting){0});
+    sw_heap *heap = MADE(sw_heap, (void)o);
     sw_cache *cache = cache_of(heap);
     sw_arena *arena = make_arena_of(mode, CHUNK, limit, heap, safe);
     sw_arena *plain = make_arena_of(mode, CHUNK, limit, NULL, safe);
@@ -225,7 +220,7 @@ static void refuses_each_size(uint32_t mode, bool safe, uint64_t limit, const ch
 /* Short objects of the heap share blocks of pages. A savepoint gives their room back. */
 static void short_objects_share_blocks(void) {
     enum { COUNT = 400, BYTES = 1000 };
-    sw_heap *heap = heap_with((heap_setting){0});
+    sw_heap *heap = MADE(sw_heap, (void)o);
     sw_arena *arena = make_arena_of(SW_ARENA_AUTO, 4096, 4096, heap, false);
     do {
         CHECK(sw_arena_alloc(arena, 512, 0, 0) != NULL);

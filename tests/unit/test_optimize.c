@@ -3,7 +3,6 @@
  * cases; profiles against a plain count, and by hand at the border between sizes with their own
  * entry and larger ones; messages. */
 #include <math.h>
-#include <time.h>
 
 #include "check.h"
 #include "spanwise/optimize.h"

@@ -10,12 +10,6 @@
 #include "spawn.h"
 #include "status.h"
 
-static bool is_zero(const char *p, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (p[i] != 0) return false;
-    return true;
-}
-
 static void memory(void) {
     size_t page = sw_os_page_bytes();
     CHECK(sw_is_pow2(page) && page >= 4096);
@@ -25,16 +19,16 @@ static void memory(void) {
         CHECK(p != NULL);
         CHECK_EQ((uintptr_t)p % align, 0);
         CHECK(sw_os_commit(p + page, page));
-        CHECK(is_zero(p + page, page));
+        CHECK(all_are(p + page, page, 0));
         memset(p + page, 7, page);
         CHECK(sw_os_commit(p, bytes)); /* again, and wider: bytes stay */
-        CHECK(p[page] == 7 && p[2 * page - 1] == 7 && is_zero(p, page));
+        CHECK(p[page] == 7 && p[2 * page - 1] == 7 && all_are(p, page, 0));
         CHECK(sw_os_purge(p, bytes));
-        CHECK(is_zero(p, bytes));
+        CHECK(all_are(p, bytes, 0));
         CHECK(sw_os_release(p, bytes));
     }
     char *map = sw_os_map(10 * page);
-    CHECK(map != NULL && is_zero(map, 10 * page));
+    CHECK(map != NULL && all_are(map, 10 * page, 0));
     CHECK(sw_os_release(map, 10 * page));
 }
 
@@ -63,8 +57,7 @@ static void *count(void *arg) {
 static void locks(void) {
     pthread_t threads[THREADS];
     uint64_t ids[THREADS] = {0};
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, count, &ids[i]), 0);
+    start_each(threads, THREADS, count, ids, sizeof *ids);
     join_threads(threads, THREADS);
     CHECK_EQ(counter, THREADS * ROUNDS);
     CHECK_EQ(lock.state, 0);
@@ -110,8 +103,7 @@ static void locks_in_line(void) {
     sw_os_lock_ask_barrier();
     sw_os_lock_ask_barrier();
     counter = 0;
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, count_in_line, NULL), 0);
+    start_each(threads, THREADS, count_in_line, NULL, 0);
     join_threads(threads, THREADS);
     CHECK_EQ(counter, THREADS * ROUNDS);
     CHECK_EQ(lock.state, 0);
@@ -153,8 +145,7 @@ static void waits(void) {
     if (sw_os_lock_has_barrier) CHECK(!sw_os_wait(&word, 0, 1));
     CHECK_EQ(errno, 7);
     word = 1;
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, wait_at_word, &late[i]), 0);
+    start_each(threads, THREADS, wait_at_word, late, sizeof *late);
     for (int i = 0; i < 50 && sw_os_lock_has_barrier; i++) sched_yield(); /* else they spin */
     __atomic_store_n(&word, 2, __ATOMIC_RELEASE);
     sw_os_wake(&word);

@@ -22,12 +22,6 @@ static sw_pool *make_pool(sw_pool_options asked) {
                 o.aged = asked.aged, o.heap = heap);
 }
 
-static sw_pool_stats stats_of(sw_pool *pool) {
-    sw_pool_stats stats;
-    CHECK_EQ(sw_pool_get_stats(pool, &stats), SW_OK);
-    return stats;
-}
-
 static uint64_t live_objects(void) {
     sw_ledger ledger;
     CHECK_EQ(sw_heap_ledger(heap, &ledger, NULL, 0), SW_OK);
@@ -68,7 +62,7 @@ static void walks_as_an_array(uint32_t order) {
             out[outside++] = item;
             gets++;
         }
-        sw_pool_stats stats = stats_of(pool);
+        sw_pool_stats stats = STATS(sw_pool, pool);
         CHECK(stats.idle == idle && stats.gets == gets && stats.puts == puts);
         CHECK(stats.fresh == fresh && stats.dropped == dropped);
     }
@@ -102,12 +96,12 @@ static void ages(void) {
     for (int i = 0; i < 3; i++) items[i] = sw_pool_get(pool);
     for (int i = 0; i < 3; i++) CHECK_EQ(sw_pool_put(pool, items[i], POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
-    CHECK_EQ(stats_of(pool).idle, 3);
+    CHECK_EQ(STATS(sw_pool, pool).idle, 3);
     CHECK(sw_pool_get(pool) == items[2]); /* a victim, as there is no other */
     CHECK_EQ(sw_pool_put(pool, items[2], POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
-    CHECK_EQ(stats_of(pool).idle, 1);
-    CHECK_EQ(stats_of(pool).aged, 2);
+    CHECK_EQ(STATS(sw_pool, pool).idle, 1);
+    CHECK_EQ(STATS(sw_pool, pool).aged, 2);
     CHECK_EQ(live_objects(), 1);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
     CHECK_EQ(live_objects(), 0);
@@ -128,7 +122,7 @@ static void refuses_what_is_wrong(void) {
     CHECK_EQ(sw_pool_put(pool, NULL, 48), SW_INVALID);
     CHECK_EQ(sw_pool_fast_put(pool, NULL, 48), SW_INVALID);
     CHECK_EQ(sw_pool_fast_put(pool, item, 47), SW_INVALID);
-    CHECK_EQ(stats_of(pool).puts, 0);
+    CHECK_EQ(STATS(sw_pool, pool).puts, 0);
     CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
     sw_pool_destroy(pool);
     EXPECT_FAULT(STALE_HANDLE, pool, CHECK(sw_pool_get(pool) == NULL));
@@ -181,7 +175,7 @@ static void constructs_new_items_only(void) {
         one.refuse = -1; /* says nothing of why */
         CHECK(sw_pool_get(pool) == NULL && errno == ECANCELED);
         CHECK_EQ(live_objects(), 1); /* what was refused is freed */
-        CHECK_EQ(stats_of(pool).fresh, 1);
+        CHECK_EQ(STATS(sw_pool, pool).fresh, 1);
         CHECK_EQ(sw_pool_set_constructor(pool, NULL, NULL), SW_STATE);
         CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
         sw_pool_destroy(pool);
@@ -207,10 +201,10 @@ static void names_a_double_put(sw_pool_options options) {
             CHECK_EQ(seen.size, POOL_BYTES);
             CHECK_STR(seen.op, "pool_put");
         }
-        CHECK_EQ(stats_of(pool).puts, (uint64_t)i + 1);
+        CHECK_EQ(STATS(sw_pool, pool).puts, (uint64_t)i + 1);
     }
     CHECK_EQ(sw_pool_put(pool, items[3], POOL_BYTES), SW_OK); /* full: freed */
-    CHECK_EQ(stats_of(pool).dropped, 1);
+    CHECK_EQ(STATS(sw_pool, pool).dropped, 1);
     EXPECT_FAULT(DOUBLE_FREE, items[3],
                  CHECK_EQ(sw_pool_put(pool, items[3], POOL_BYTES), SW_INVALID));
     char *again = sw_pool_get(pool);
@@ -235,7 +229,7 @@ static void watches_no_foreign_item_in(void) {
     CHECK_STR(seen.op, "pool_put");
     char *small = sw_heap_alloc(heap, 8, 0);
     CHECK_EQ(sw_pool_put(pool, small, POOL_BYTES), SW_INVALID);
-    CHECK_EQ(stats_of(pool).puts, 0);
+    CHECK_EQ(STATS(sw_pool, pool).puts, 0);
     sw_heap_free(heap, small);
     CHECK_EQ(sw_pool_add_thread_slots(pool), SW_UNSUPPORTED);
     sw_pool_destroy(pool);
@@ -281,27 +275,27 @@ static void ages_with_a_collector(uint32_t locked, unsigned debug) {
     CHECK_EQ(sw_pool_age_with(pool, gc), SW_OK);
     put_new(pool, 3);
     CHECK_EQ(sw_gc_start(gc), SW_OK); /* a cycle counts from its beginning on, and once */
-    CHECK_EQ(stats_of(pool).idle, 3);
+    CHECK_EQ(STATS(sw_pool, pool).idle, 3);
     CHECK_EQ(sw_gc_finish(gc, NULL), SW_OK);
     void *item = sw_pool_get(pool); /* in use between two agings */
     CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
-    CHECK(stats_of(pool).idle == 3 && stats_of(pool).fresh == 3);
+    CHECK(STATS(sw_pool, pool).idle == 3 && STATS(sw_pool, pool).fresh == 3);
     CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    CHECK(stats_of(pool).idle == 1 && stats_of(pool).aged == 2 && live_objects() == 1);
+    CHECK(STATS(sw_pool, pool).idle == 1 && STATS(sw_pool, pool).aged == 2 && live_objects() == 1);
     put_new(pool, 3);
     for (int i = 0; i < 5; i++) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
     CHECK_EQ(live_objects(), 3); /* nobody has looked yet */
     item = sw_pool_get(pool);
-    CHECK(stats_of(pool).fresh == 6 && stats_of(pool).idle == 0 && live_objects() == 1);
+    CHECK(STATS(sw_pool, pool).fresh == 6 && STATS(sw_pool, pool).idle == 0 && live_objects() == 1);
     CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age_with(pool, NULL), SW_OK);
     for (int i = 0; i < 3; i++) CHECK_EQ(sw_gc_collect(gc, NULL), SW_OK);
-    CHECK_EQ(stats_of(pool).idle, 1);
+    CHECK_EQ(STATS(sw_pool, pool).idle, 1);
     CHECK_EQ(sw_pool_age_with(pool, gc), SW_OK);
     CHECK_EQ(sw_gc_destroy(gc), SW_OK); /* the pool stays, and is aged by hand */
     CHECK_EQ(sw_pool_age(pool), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
-    CHECK(stats_of(pool).idle == 0 && live_objects() == 0);
+    CHECK(STATS(sw_pool, pool).idle == 0 && live_objects() == 0);
     sw_pool_destroy(pool);
     pool = make_pool((sw_pool_options){.capacity = 8});
     CHECK_EQ(sw_pool_age_with(pool, NULL), SW_UNSUPPORTED);
@@ -345,15 +339,15 @@ static void a_thread_slot_needs_no_lock(void) {
     CHECK_EQ(sw_pool_put(pool, a, POOL_BYTES), SW_OK); /* the thread_slot */
     CHECK_EQ(sw_pool_put(pool, b, POOL_BYTES), SW_OK); /* the array */
     CHECK_EQ(sw_pool_put(pool, c, POOL_BYTES), SW_OK); /* full */
-    sw_pool_stats stats = stats_of(pool);
+    sw_pool_stats stats = STATS(sw_pool, pool);
     CHECK(stats.idle == 2 && stats.puts == 8 && stats.dropped == 1 && stats.gets == 8);
     struct visit visit = {pool, sw_thread_slot_of_thread(pool->thread_slots), a, b};
     CHECK(in_thread(get_both_elsewhere, &visit) == &visit);
-    CHECK_EQ(stats_of(pool).fresh, 3);
+    CHECK_EQ(STATS(sw_pool, pool).fresh, 3);
     sw_heap_free(heap, a);
     sw_heap_free(heap, b);
     void *own = in_thread(put_elsewhere, pool);
-    CHECK_EQ(stats_of(pool).idle, 1); /* it outlives its thread */
+    CHECK_EQ(STATS(sw_pool, pool).idle, 1); /* it outlives its thread */
     CHECK(sw_pool_get(pool) == own);
     CHECK_EQ(sw_pool_put(pool, own, POOL_BYTES), SW_OK);
     sw_pool_destroy(pool);
@@ -368,18 +362,18 @@ static void thread_slots_age(void) {
     void *item = sw_pool_get(pool);
     CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
-    CHECK(stats_of(pool).idle == 1 && stats_of(pool).aged == 0);
+    CHECK(STATS(sw_pool, pool).idle == 1 && STATS(sw_pool, pool).aged == 0);
     CHECK(sw_pool_get(pool) == item); /* the victim */
     CHECK_EQ(sw_pool_put(pool, item, POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
-    CHECK_EQ(stats_of(pool).idle, 1);
+    CHECK_EQ(STATS(sw_pool, pool).idle, 1);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
-    CHECK(stats_of(pool).idle == 0 && stats_of(pool).aged == 1 && live_objects() == 0);
+    CHECK(STATS(sw_pool, pool).idle == 0 && STATS(sw_pool, pool).aged == 1 && live_objects() == 0);
     void *three[3];
     for (int i = 0; i < 3; i++) three[i] = sw_pool_get(pool);
     for (int i = 0; i < 3; i++) CHECK_EQ(sw_pool_put(pool, three[i], POOL_BYTES), SW_OK);
     CHECK_EQ(sw_pool_age(pool), SW_OK);
-    CHECK(stats_of(pool).idle == 2 && stats_of(pool).aged == 2 && live_objects() == 2);
+    CHECK(STATS(sw_pool, pool).idle == 2 && STATS(sw_pool, pool).aged == 2 && live_objects() == 2);
     sw_pool_destroy(pool);
     CHECK_EQ(live_objects(), 0);
 }
@@ -400,8 +394,8 @@ static void *take_fast(void *arg) {
 static void serves_threads_at_once(void) {
     sw_pool *pool = make_pool((sw_pool_options){.capacity = 2, .zero = 1, .locked = 1});
     in_threads(THREADS, take_fast, pool, 0);
-    CHECK_EQ(stats_of(pool).gets, THREADS * TURNS);
-    CHECK_EQ(stats_of(pool).puts, THREADS * TURNS);
+    CHECK_EQ(STATS(sw_pool, pool).gets, THREADS * TURNS);
+    CHECK_EQ(STATS(sw_pool, pool).puts, THREADS * TURNS);
     sw_pool_destroy(pool);
     CHECK_EQ(live_objects(), 0);
 }

@@ -36,7 +36,7 @@ int madvise(void *p, size_t bytes, int advice) {
     return (int)syscall(SYS_madvise, p, bytes, advice);
 }
 
-static void make(void) { heap = heap_with((heap_setting){.manual_clock = 1}); }
+static void make(void) { heap = MADE(sw_heap, o.manual_clock = 1); }
 
 static sw_heap_stats stats(void) {
     sw_heap_stats s = {.struct_bytes = sizeof s};

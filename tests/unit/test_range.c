@@ -29,12 +29,6 @@ static void end(sw_range *range) {
     sw_range_destroy(range);
 }
 
-static sw_range_stats stats_of(sw_range *range) {
-    sw_range_stats stats;
-    CHECK_EQ(sw_range_get_stats(range, &stats), SW_OK);
-    return stats;
-}
-
 /* Every list of holes as text: "0+10 30+5". */
 static const char *holes_of(sw_range *range) {
     static char text[400];
@@ -50,7 +44,7 @@ static const char *holes_of(sw_range *range) {
 static void refuses_bad_arguments(uint32_t backend) {
     sw_range *range = make(backend, 4096, 64);
     uint64_t at = sw_range_alloc(range, 64);
-    sw_range_stats before = stats_of(range);
+    sw_range_stats before = STATS(sw_range, range);
     CHECK_EQ(sw_range_alloc(range, 0), SW_RANGE_NONE);
     CHECK_EQ(sw_last_error()->status, SW_INVALID);
     CHECK_EQ(sw_range_find(range, 0), SW_RANGE_NONE);
@@ -100,7 +94,7 @@ static void refuses_bad_options(void) {
 static void buddy_of_an_odd_size(void) {
     sw_range *range = make(SW_RANGE_BUDDY, 23 * 8 + 5, 8); /* 16 + 4 + 2 + 1 units */
     CHECK_STR(holes_of(range), "0+128 128+32 160+16 176+8");
-    CHECK_EQ(stats_of(range).tail, 5);
+    CHECK_EQ(STATS(sw_range, range).tail, 5);
     CHECK_EQ(sw_range_free_size(range), 184);
     CHECK_EQ(sw_range_free(range, 184, 5), SW_INVALID);
     CHECK_EQ(sw_range_alloc(range, 16), 160);
@@ -124,7 +118,7 @@ static void buddy_without_a_buddy(void) {
 
 static void buddy_has_a_small_table(void) {
     sw_range *range = make(SW_RANGE_BUDDY, 64 * 1024, 1024);
-    CHECK(stats_of(range).held_bytes < 1024);
+    CHECK(STATS(sw_range, range).held_bytes < 1024);
     end(range);
 }
 
@@ -174,7 +168,7 @@ static void another_thread_is_refused(uint32_t backend) {
     CHECK_EQ(sw_range_alloc(range, 10), 0);
     (void)in_thread(takes_a_foreign_range, range);
     CHECK_EQ(sw_range_free_size(range), backend == SW_RANGE_BUDDY ? 4096 - 16 : 4096 - 10);
-    CHECK_EQ(stats_of(range).refused, 0);
+    CHECK_EQ(STATS(sw_range, range).refused, 0);
     sw_range_destroy(range);
     range = make(SW_RANGE_BTREE, 4096, 0);
     CHECK_EQ(sw_range_alloc(range, 10), 0);
@@ -204,7 +198,7 @@ static void a_lock_lets_all_threads_in(uint32_t backend) {
     in_threads(2, takes_and_gives, range, 0);
     CHECK_EQ(sw_range_free_size(range), 4096);
     CHECK_EQ(range->lock.acquisitions, 2 * 2 * 16 * ROUNDS + 1); /* a turn each, one to ask above */
-    CHECK_EQ(stats_of(range).allocs, 2 * 16 * ROUNDS);
+    CHECK_EQ(STATS(sw_range, range).allocs, 2 * 16 * ROUNDS);
     CHECK_EQ(sw_range_adopt(range), SW_OK); /* and it stays everybody's */
     (void)in_thread(takes_and_gives, range);
     end(range);
@@ -248,7 +242,7 @@ static void campaign(uint32_t backend, uint32_t placement, uint64_t size, uint64
     if (check_failed())
         fprintf(stderr, "backend %s placement %u size %" PRIu64 ": %s\n",
                 sw_range_backend_name(backend), placement, size, sw_last_error()->message);
-    sw_range_stats stats = stats_of(range);
+    sw_range_stats stats = STATS(sw_range, range);
     CHECK(stats.allocs == m.allocs && stats.refused == m.refused && stats.frees == m.frees);
     CHECK_EQ(sw_range_reset(range), SW_OK);
     if (backend != SW_RANGE_BUDDY) CHECK_EQ(sw_range_largest_hole(range), size);
@@ -288,7 +282,7 @@ static void needs_no_memory_once_grown(uint32_t backend) {
     while (sw_range_alloc(range, 16) != SW_RANGE_NONE) {
     }
     uint64_t calls = memory.calls;
-    CHECK_EQ(stats_of(range).held_bytes, memory.held_bytes);
+    CHECK_EQ(STATS(sw_range, range).held_bytes, memory.held_bytes);
     for (int i = 0; i < 20; i++) churn(range, &seed);
     CHECK_EQ(memory.calls, calls);
     end(range);

@@ -28,8 +28,8 @@ static uint32_t live;
 static uint64_t tags, seed;
 static int refusals;
 
-static void make_heap(heap_setting setting) {
-    heap = heap_with(setting);
+static void begin(sw_heap *made) {
+    heap = made;
     for (int i = 0; i < CACHES; i++) caches[i] = cache_of(heap);
 }
 
@@ -61,7 +61,7 @@ static void pages_at_the_limit(void) {
     static void *small[SMALL_SLOTS];
     uint64_t held = 0;
     for (int round = 0; round < 2; round++) {
-        make_heap((heap_setting){.limit_bytes = held, .table = long_spans()});
+        begin(MADE(sw_heap, o.limit_bytes = held, o.table = long_spans()));
         for (int i = 0; i < SMALL_SLOTS; i++) small[i] = sw_cache_alloc(caches[0], SIZE, 0);
         CHECK(sw_cache_alloc(caches[0], SIZE, 0) != NULL); /* leaves the first span */
         for (int i = 0; i < LARGER_SLOTS; i++) CHECK(sw_cache_alloc(caches[0], LARGER, 0) != NULL);
@@ -153,10 +153,9 @@ static void free_some(sw_cache *cache, uint64_t *rng, uint32_t count, bool in_or
 static void at_random(int steps) {
     uint64_t rng = seed * 77777;
     uint32_t sizes[SIZES_MAX];
-    make_heap(
-        (heap_setting){.table = seed % 4 == 0 ? sw_table_go() : NULL,
-                       .batch_spans = (uint32_t)(seed % 3),
-                       .limit_bytes = seed % 3 == 0 ? 0 : (1 + check_random(&rng) % 3) << 20});
+    begin(MADE(sw_heap, o.table = seed % 4 == 0 ? sw_table_go() : o.table,
+               o.batch_spans = (uint32_t)(seed % 3),
+               o.limit_bytes = seed % 3 == 0 ? 0 : (1 + check_random(&rng) % 3) << 20));
     uint64_t count = 2 + check_random(&rng) % (SIZES_MAX - 1);
     for (uint64_t i = 0; i < count; i++)
         sizes[i] = (uint32_t)(1 + check_random(&rng) % (i % 3 == 0 ? 1024 : 32)) * 8;
@@ -202,7 +201,7 @@ static void make(const sw_table *of) {
     static const sw_class_spec specs[] = {{SLOT, 1, 0}};
     table = NULL;
     if (of == NULL) table = table_of("sixteen", PAGE, specs, 1);
-    heap = heap_with((heap_setting){.table = of == NULL ? table : of, .manual_clock = 1});
+    heap = MADE(sw_heap, o.table = of == NULL ? table : of, o.manual_clock = 1);
     owner = cache_of(heap);
 }
 

@@ -13,8 +13,7 @@ static uint64_t steady_from;
 /* Runs operations one by one. */
 static sw_replay_stats run_steps(const sw_op *ops, size_t count) {
     sw_replay_stats stats;
-    heap = heap_with(
-        (heap_setting){.table = sw_table_go(), .tracked = 1, .dry = 1, .manual_clock = 1});
+    heap = MADE(sw_heap, o.table = sw_table_go(), o.tracked = 1, o.dry = 1, o.manual_clock = 1);
     runner = runner_of(heap);
     CHECK_EQ(sw_runner_sample_every(runner, 1), SW_OK);
     sw_runner_steady_from(runner, steady_from);

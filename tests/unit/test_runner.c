@@ -37,7 +37,7 @@ static void looking_ahead_changes_nothing(const sw_table *table) {
     }
     for (int i = 0; i < 2; i++) {
         sw_heap *heap =
-            heap_with((heap_setting){.table = table, .tracked = 1, .manual_clock = 1, .dry = 1});
+            MADE(sw_heap, o.table = table, o.tracked = 1, o.manual_clock = 1, o.dry = 1);
         sw_runner *runner = runner_of(heap);
         size_t step = i == 0 ? MANY / 2 : SHORT; /* the second half begins with many objects */
         for (size_t at = 0; at < MANY; at += step)
@@ -234,7 +234,7 @@ static void realloc_keeps_flags(void) {
 static void tiny_objects(bool dry, bool drain) {
     sw_replay_stats s;
     sw_heap *heap =
-        heap_with((heap_setting){.tracked = true, .manual_clock = true, .tiny = true, .dry = dry});
+        MADE(sw_heap, o.tracked = true, o.manual_clock = true, o.tiny = true, o.dry = dry);
     sw_runner *runner = runner_of(heap);
     const sw_op list[] = {{.kind = SW_OP_ALLOC, .object = 0, .size = 4},
                           {.kind = SW_OP_ALLOC, .object = 1, .size = 8},

@@ -14,12 +14,6 @@ static sw_slabs *make(uint64_t capacity, uint32_t locked) {
     return MADE(sw_slabs, o.capacity = capacity, o.heap = heap, o.locked = locked);
 }
 
-static sw_slabs_stats stats_of(sw_slabs *slabs) {
-    sw_slabs_stats stats;
-    CHECK_EQ(sw_slabs_get_stats(slabs, &stats), SW_OK);
-    return stats;
-}
-
 static sw_slab_tier_stats tier_of(sw_slabs *slabs, uint32_t tier) {
     sw_slab_tier_stats stats;
     CHECK_EQ(sw_slabs_get_tier(slabs, tier, &stats), SW_OK);
@@ -34,12 +28,12 @@ static void sizes_find_their_tier(void) {
     sw_slabs *slabs = make(100, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned char *p = sw_slabs_alloc(slabs, cases[i].size, SW_ZERO);
-        CHECK(p != NULL && (uintptr_t)p % 16 == 0 && is_zero(p, cases[i].size));
+        CHECK(p != NULL && (uintptr_t)p % 16 == 0 && all_are(p, cases[i].size, 0));
         size_t usable = sw_slabs_usable_size(slabs, p);
         CHECK(cases[i].usable == 0 ? usable >= 4097 : usable == cases[i].usable);
         memset(p, 0xAA, cases[i].size);
     }
-    sw_slabs_stats stats = stats_of(slabs);
+    sw_slabs_stats stats = STATS(sw_slabs, slabs);
     CHECK(stats.tiers == 3 && stats.used_slots == 7 && stats.used_bytes == 3 * 256 + 2 * 5120);
     CHECK(stats.over_tier == 1 && stats.full == 0 && stats.own_objects == 1);
     CHECK_EQ(stats.held_bytes, 3 * 65536);
@@ -52,7 +46,7 @@ static void sizes_find_their_tier(void) {
     CHECK_EQ(sw_slabs_free(slabs, slot), SW_OK);
     CHECK(tier_of(slabs, 0).peak_used_slots == 4 && tier_of(slabs, 0).used_slots == 3);
     unsigned char *zeroed = sw_slabs_alloc(slabs, 256, SW_ZERO);
-    CHECK(zeroed == slot && is_zero(zeroed, 256));
+    CHECK(zeroed == slot && all_are(zeroed, 256, 0));
     CHECK_EQ(sw_slabs_free(slabs, NULL), SW_OK);
     CHECK_EQ(sw_slabs_usable_size(slabs, NULL), 0);
     sw_slabs_destroy(slabs); /* with what it has of the heap */
@@ -81,7 +75,7 @@ static void returns_pages_past_the_last_slot(void) {
         EXPECT_FAULT(FOREIGN, slots[21], CHECK_EQ(sw_slabs_free(slabs, slots[21]), SW_INVALID));
         CHECK_EQ(sw_slabs_free(slabs, slots[20]), SW_OK);
         CHECK_EQ(sw_slabs_trim(slabs), 2 * 65536);
-        CHECK_EQ(stats_of(slabs).held_bytes, 0);
+        CHECK_EQ(STATS(sw_slabs, slabs).held_bytes, 0);
     }
     sw_slabs_destroy(slabs);
 }
@@ -107,7 +101,7 @@ static void names_misuse(void) {
         CHECK_STR(seen.op, "slabs_usable_size");
     }
     EXPECT_FAULT(FOREIGN, slot, sw_heap_free(heap, slot));
-    CHECK_EQ(stats_of(slabs).used_slots, 1);
+    CHECK_EQ(STATS(sw_slabs, slabs).used_slots, 1);
     CHECK_EQ(sw_slabs_free(slabs, slot), SW_OK);
     EXPECT_FAULT(DOUBLE_FREE, slot, CHECK_EQ(sw_slabs_free(slabs, slot), SW_INVALID));
     EXPECT_FAULT(DOUBLE_FREE, slot, CHECK_EQ(sw_slabs_usable_size(slabs, slot), 0));
@@ -115,7 +109,7 @@ static void names_misuse(void) {
     CHECK_STR(seen.op, "slabs_free");
     CHECK_EQ(sw_slabs_free(slabs, big), SW_OK);
     EXPECT_FAULT(DOUBLE_FREE, big, CHECK_EQ(sw_slabs_free(slabs, big), SW_INVALID));
-    CHECK(stats_of(slabs).used_slots == 0 && stats_of(slabs).own_objects == 0);
+    CHECK(STATS(sw_slabs, slabs).used_slots == 0 && STATS(sw_slabs, slabs).own_objects == 0);
     sw_heap_free(heap, of_heap);
     sw_slabs_destroy(others);
     sw_slabs_destroy(slabs);
@@ -134,7 +128,8 @@ static void listen(const sw_slabs_alert *alert, void *context) {
     alerts_seen *one = context;
     one->last = *alert;
     one->calls++;
-    CHECK_EQ(stats_of(one->slabs).over_tier + stats_of(one->slabs).full, alert->count);
+    CHECK_EQ(STATS(sw_slabs, one->slabs).over_tier + STATS(sw_slabs, one->slabs).full,
+             alert->count);
 }
 
 static void reports_what_gets_no_slot(void) {
@@ -150,13 +145,13 @@ static void reports_what_gets_no_slot(void) {
         for (int i = 5; i < 12; i++) objects[i] = sw_slabs_alloc(slabs, 5000, 0);
         CHECK(one.calls == 4 && one.last.reason == SW_SLABS_OVER_TIER && one.last.tier == 3);
         CHECK(one.last.size == 5000 && one.last.count == 10);
-        sw_slabs_stats stats = stats_of(slabs);
+        sw_slabs_stats stats = STATS(sw_slabs, slabs);
         CHECK(stats.full == 3 && stats.over_tier == 7 && stats.own_objects == 10);
         for (int i = 0; i < 12; i++) CHECK_EQ(sw_slabs_free(slabs, objects[i]), SW_OK);
-        stats = stats_of(slabs);
+        stats = STATS(sw_slabs, slabs);
         CHECK(stats.full == 3 && stats.over_tier == 7 && stats.own_objects == 0);
         CHECK(sw_slabs_alloc(slabs, PTRDIFF_MAX, 0) == NULL && errno == ENOMEM);
-        CHECK(one.calls == 4 && stats_of(slabs).over_tier == 8);
+        CHECK(one.calls == 4 && STATS(sw_slabs, slabs).over_tier == 8);
         sw_slabs_destroy(slabs);
         CHECK_EQ(live_objects(heap), 0);
     }
@@ -211,8 +206,8 @@ static void walks_as_the_model(uint64_t seed) {
             live[i] = live[--count];
         }
         if (step % 500 == 0) (void)sw_slabs_trim(slabs);
-        CHECK_EQ(stats_of(slabs).used_slots, count - own);
-        CHECK_EQ(stats_of(slabs).own_objects, own);
+        CHECK_EQ(STATS(sw_slabs, slabs).used_slots, count - own);
+        CHECK_EQ(STATS(sw_slabs, slabs).own_objects, own);
     }
     sw_slabs_destroy(slabs);
     CHECK_EQ(live_objects(heap), 0);
@@ -285,7 +280,7 @@ static void *turn(void *arg) {
 static void serves_threads_at_once(void) {
     sw_slabs *slabs = make(3, 1);
     in_threads(THREADS, turn, slabs, 0);
-    CHECK(stats_of(slabs).used_slots == 0 && stats_of(slabs).own_objects == 0);
+    CHECK(STATS(sw_slabs, slabs).used_slots == 0 && STATS(sw_slabs, slabs).own_objects == 0);
     sw_slabs_destroy(slabs);
     CHECK_EQ(live_objects(heap), 0);
 }

@@ -308,10 +308,8 @@ static struct {
 static unsigned char mark(size_t i, size_t at) { return (unsigned char)(i * 7 + at / 512 + 1); }
 
 static void make_heaps(const sw_table *table) {
-    heap_setting setting = {.table = table, .manual_clock = 1, .decay_ns = 100};
-    live = heap_with(setting);
-    setting.dry = true;
-    dry = heap_with(setting);
+    live = MADE(sw_heap, o.table = table, o.manual_clock = 1, o.decay_ns = 100);
+    dry = MADE(sw_heap, o.table = table, o.manual_clock = 1, o.decay_ns = 100, o.dry = 1);
 }
 
 static void drop(size_t i) {

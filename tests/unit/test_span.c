@@ -82,8 +82,7 @@ static void set_up(const edge *e, bool tracked, bool dry) {
     CHECK_EQ(info.slots, e->slots);
     CHECK_EQ(info.tail_bytes, e->tail);
     CHECK_EQ(sw_words_of(e->size, e->slots), e->words);
-    b.heap = heap_with(
-        (heap_setting){.table = b.table, .tracked = tracked, .dry = dry, .manual_clock = 1});
+    b.heap = MADE(sw_heap, o.table = b.table, o.tracked = tracked, o.dry = dry, o.manual_clock = 1);
     b.owner = cache_of(b.heap);
     b.other = cache_of(b.heap);
 }

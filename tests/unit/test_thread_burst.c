@@ -46,11 +46,10 @@ static uint64_t stripped_bytes(uint64_t count) {
     return count * (record_bytes() - sw_os_page_bytes());
 }
 
+/* No tick comes but by sw_heap_set_time. */
 static void make(uint64_t decay_ns, bool dry, bool huge) {
-    heap = heap_with((heap_setting){.manual_clock = 1, /* no tick but by sw_heap_set_time */
-                                    .dry = dry,
-                                    .huge_pages = huge,
-                                    .decay_ns = decay_ns});
+    heap = MADE(sw_heap, o.manual_clock = 1, o.dry = dry, o.huge_pages = huge,
+                o.decay_ns = decay_ns != 0 ? decay_ns : o.decay_ns);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -223,7 +222,7 @@ static void check_lists(const sw_heap *heap, uint64_t open, uint64_t closed) {
  * open at once. */
 static void closed_ones_are_taken_again(void) {
     uint64_t rng = 4;
-    sw_heap *heap = heap_with((heap_setting){0});
+    sw_heap *heap = MADE(sw_heap, (void)o);
     for (int i = 0; i < MANY; i++)
         CHECK_EQ(sw_cache_make(heap, SW_CACHE_OF_LIBRARY, &many[i]), SW_OK);
     check_lists(heap, MANY, 0);
@@ -246,7 +245,7 @@ static void closed_ones_are_taken_again(void) {
  * closed cache's record does not count: no one looks at it. */
 static void spans_given_up(bool by_closed, uint64_t spans_left) {
     sw_cache *cache, *freer;
-    sw_heap *heap = heap_with((heap_setting){0});
+    sw_heap *heap = MADE(sw_heap, (void)o);
     cache = cache_of(heap);
     freer = cache_of(heap);
     if (by_closed) sw_cache_close(freer);
@@ -274,7 +273,7 @@ static void spans_given_up(bool by_closed, uint64_t spans_left) {
 static void warm_ones_are_adopted_first(void) {
     enum { SLOTS = 16, COUNT = 2 * SLOTS + 1 }; /* 512 B, table go: a page, so 16 slots, a span */
     char *p[COUNT];
-    sw_heap *heap = heap_with((heap_setting){.table = sw_table_go(), .placement = SW_PLACE_LIFO});
+    sw_heap *heap = MADE(sw_heap, o.table = sw_table_go(), o.placement = SW_PLACE_LIFO);
     sw_cache *cache = cache_of(heap);
     for (int i = 0; i < COUNT; i++)
         p[i] = sw_cache_alloc(cache, SLOT_BYTES, SW_SCAN); /* no hints */
@@ -366,8 +365,7 @@ static void births_in_child(void) {
     int before = atomic_load(&mapped) + atomic_load(&unmapped);
     pthread_t threads[4];
     CHECK_EQ(pthread_barrier_init(&all_live, NULL, 4), 0);
-    for (int i = 0; i < 4; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, live_shortly, &all_live), 0);
+    start_each(threads, 4, live_shortly, &all_live, 0);
     join_threads(threads, 4);
     CHECK_EQ(atomic_load(&mapped) + atomic_load(&unmapped) - before, 0);
     CHECK_EQ(sw_heap_verify(first_heap), SW_OK);
@@ -382,8 +380,7 @@ static void in_a_forked_child(void) {
     pthread_barrier_t end;
     CHECK_EQ(pthread_barrier_init(&all_live, NULL, THREADS + 1), 0);
     CHECK_EQ(pthread_barrier_init(&end, NULL, THREADS + 1), 0);
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, wait_for_end, &end), 0);
+    start_each(threads, THREADS, wait_for_end, &end, 0);
     pthread_barrier_wait(&all_live);
     IN_CHILD() births_in_child();
     pthread_barrier_wait(&end);

@@ -30,11 +30,8 @@ static void make_table(void) {
 }
 
 static void make_heap(bool dry, bool tracked, uint64_t limit_bytes) {
-    heap = heap_with((heap_setting){.table = table,
-                                    .manual_clock = 1,
-                                    .dry = dry,
-                                    .tracked = tracked,
-                                    .limit_bytes = limit_bytes});
+    heap = MADE(sw_heap, o.table = table, o.manual_clock = 1, o.dry = dry, o.tracked = tracked,
+                o.limit_bytes = limit_bytes);
 }
 
 static sw_cache *born(void) {
@@ -357,7 +354,7 @@ static void wait_for(atomic_int *counter, int value) {
 }
 
 static void begin_storm(const sw_table *table, bool tracked) {
-    heap = heap_with((heap_setting){.table = table, .tracked = tracked});
+    heap = MADE(sw_heap, o.table = table, o.tracked = tracked);
     atomic_store(&stop, 0);
 }
 
@@ -475,10 +472,9 @@ static void exits_meet_destroy(void) {
     for (int round = 0; round < 60 * scale; round++) {
         enum { COUNT = 4 };
         pthread_t threads[COUNT];
-        sw_heap *theirs = heap_with((heap_setting){0});
+        sw_heap *theirs = MADE(sw_heap, (void)o);
         atomic_store(&done_threads, 0);
-        for (int i = 0; i < COUNT; i++)
-            CHECK_EQ(pthread_create(&threads[i], NULL, use_and_say, theirs), 0);
+        start_each(threads, COUNT, use_and_say, theirs, 0);
         wait_for(&done_threads, COUNT);
         CHECK_EQ(sw_heap_destroy(theirs), SW_OK);
         join_threads(threads, COUNT);
@@ -510,7 +506,7 @@ static void racing_frees(size_t size, bool owner_too, bool neighbour) {
     atomic_store(&turn, 0);
     atomic_store(&done_threads, 0);
     int racers = owner_too ? 1 : RACERS;
-    for (int i = 0; i < racers; i++) CHECK_EQ(pthread_create(&threads[i], NULL, racer, NULL), 0);
+    start_each(threads, racers, racer, NULL, 0);
     for (int round = 1; round <= ROUNDS; round++) {
         void *before = neighbour ? NULL : sw_heap_alloc(heap, size, 0);
         target = sw_heap_alloc(heap, size, 0);

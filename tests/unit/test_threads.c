@@ -85,8 +85,8 @@ static void check_caches(sw_heap *of, uint64_t count) {
 
 static void handler_at_exit(void) {
     sw_heap *shared = heap;
-    heap_of_handler = heap_with((heap_setting){0}); /* its caches close first */
-    heap = heap_with((heap_setting){0});
+    heap_of_handler = MADE(sw_heap, (void)o); /* its caches close first */
+    heap = MADE(sw_heap, (void)o);
     sw_free(sw_malloc(40));
     sw_set_fault_handler(allocate_and_go_on, NULL);
     for (int i = 1; i <= 5; i++) {
@@ -120,7 +120,7 @@ static void *set_clock(void *arg) {
 
 static void clocks(void) {
     sw_heap *shared = heap;
-    heap = heap_with((heap_setting){.manual_clock = 1, .decay_ns = 100});
+    heap = MADE(sw_heap, o.manual_clock = 1, o.decay_ns = 100);
     run_threads(set_clock, THREADS, 5);
     sw_heap_set_time(heap, UINT64_MAX / 2);
     sw_heap_trim(heap);
@@ -173,7 +173,7 @@ static void *give_birth(void *arg) {
 
 static void readers(bool tracked) {
     sw_heap *shared = heap;
-    heap = heap_with((heap_setting){.tracked = tracked, .decay_ns = SW_DECAY_NEVER});
+    heap = MADE(sw_heap, o.tracked = tracked, o.decay_ns = SW_DECAY_NEVER);
     pthread_t thread;
     atomic_store(&births_end, false);
     uint64_t before = sw_heap_held_bytes(heap), fell = 0;
@@ -288,7 +288,7 @@ int main(void) {
     ended_records_are_used_again();
     CHECK_EQ(sw_last_error()->status, SW_OK); /* the main thread never failed */
     sw_set_fault_handler(count_fault, NULL);
-    heap = heap_with((heap_setting){0});
+    heap = MADE(sw_heap, (void)o);
     ordered_double_free();
     handler_at_exit();
     clocks();

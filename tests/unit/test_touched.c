@@ -173,7 +173,7 @@ static void refused(void) {
                 o.large_touched_ppm = cases[i].ppm, o.large_touched_percent = cases[i].percent);
         CHECK(strstr(sw_last_error()->message, cases[i].said) != NULL);
     }
-    sw_heap *heap = heap_with((heap_setting){.dry = true});
+    sw_heap *heap = MADE(sw_heap, o.dry = true);
     CHECK_EQ(sw_heap_touched_read(heap, &(sw_ledger){.struct_bytes = sizeof(sw_ledger)}, NULL, 0),
              SW_STATE);
     CHECK(strstr(sw_last_error()->message, "make it with touch_map") != NULL);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trackers of arenas: the leak rule of five minutes on a fake clock, the two sources, events word
  * by word, alerts, threads, errors. Damage: test_memory_grades.c; forks: test_fork.c. */
-#include <pthread.h>
-
 #include "arena/track.h"
 #include "arenas.h"
 #include "faults.h"
+#include "spawn.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -294,7 +293,7 @@ static void serves_threads_at_once(void) {
     sw_tracked_arena rows[ROWS];
     sw_tracker_event events[ROWS];
     stops = false;
-    for (int i = 0; i < 2; i++) CHECK_EQ(pthread_create(&threads[i], NULL, make_and_free, NULL), 0);
+    start_each(threads, 2, make_and_free, NULL, 0);
     for (int i = 0; i < TURNS; i++) {
         sw_tracker *tracker = track((uint32_t)(i % 2), 8);
         sw_tracker_totals totals;

@@ -19,8 +19,8 @@ static sw_table *table;
 static void make_kept(uint32_t slot_bytes, sw_placement placement, uint32_t batch_spans) {
     const sw_class_spec specs[] = {{slot_bytes, 1, 0}};
     table = table_of("one", PAGE, specs, 1);
-    heap = heap_with((heap_setting){
-        .table = table, .manual_clock = 1, .placement = placement, .batch_spans = batch_spans});
+    heap = MADE(sw_heap, o.table = table, o.manual_clock = 1, o.placement = placement,
+                o.batch_spans = batch_spans);
     cache = sw_thread_cache(heap);
     CHECK(cache != NULL);
 }
@@ -143,7 +143,7 @@ enum { MANY_SLOTS = 8192 }; /* 128 words: two halves */
 static void far_words(void) {
     static const sw_class_spec specs[] = {{8, 8, 0}};
     table = table_of("halves", PAGE, specs, 1);
-    heap = heap_with((heap_setting){.table = table, .dry = 1, .manual_clock = 1});
+    heap = MADE(sw_heap, o.table = table, o.dry = 1, o.manual_clock = 1);
     void *p = NULL;
     for (int i = 0; i < MANY_SLOTS - 1; i++) p = sw_heap_alloc(heap, 8, 0);
     sw_span *span = sw_target_find(heap, p).span;

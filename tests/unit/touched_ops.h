@@ -40,8 +40,8 @@ static inline size_t make_ops(uint64_t seed) {
 }
 
 static inline sw_heap *make(bool dry, bool tracked, const sw_table *table) {
-    return heap_with((heap_setting){
-        .table = table, .dry = dry, .touch_map = dry, .tracked = tracked, .manual_clock = 1});
+    return MADE(sw_heap, o.table = table, o.dry = dry, o.touch_map = dry, o.tracked = tracked,
+                o.manual_clock = 1);
 }
 
 static inline sw_ledger touched_of(sw_heap *heap) {

@@ -32,7 +32,8 @@ from spanwise.recordings.snapshot import taking_snapshots
 from spanwise.results.files import check_regular, followed
 
 if TYPE_CHECKING:
-    from spanwise.recordings.recording import History, Recording
+    from spanwise.recordings.history import History
+    from spanwise.recordings.recording import Recording
     from spanwise.recordings.recording_set import RecordingSet
 
 
@@ -90,7 +91,7 @@ class RecordResult:
 
     def histories(self) -> list[History]:
         """Return what is known of the program's recording, then of the others."""
-        from spanwise.recordings.recording import History  # noqa: PLC0415  as the recorder does
+        from spanwise.recordings.history import History  # noqa: PLC0415  as the recorder does
         from spanwise.recordings.sources import FileSource  # noqa: PLC0415
 
         return [

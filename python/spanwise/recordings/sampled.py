@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from spanwise import _format, _lib, errors
 from spanwise._lib import OPS_DTYPE, lib
+from spanwise.recordings.history import History
 from spanwise.recordings.live_sites import slots_of
 from spanwise.recordings.names import Folding, build_ids_of
 from spanwise.recordings.recorder import SAMPLE, SAMPLE_MAX, RecordOptions, record_and_print
-from spanwise.recordings.recording import History
 from spanwise.recordings.sites import Site, merge_key, name_sites, rows_with_callers
 from spanwise.recordings.sources import FileSource, sample_bytes_of
 from spanwise.recordings.timeline import operation_of, parse_seconds

@@ -40,6 +40,10 @@ def test_the_import_loads_neither_numpy_nor_a_model() -> None:
     )
     loaded = ["spanwise", "spanwise.commands", "spanwise.commands._start"]
     assert answer(code) == str(loaded)
+    code = "import sys, spanwise; spanwise.SizeClassTable; print(*sys.modules)"
+    loaded = answer(code).split()
+    assert "spanwise.tables.table" in loaded
+    assert not {"spanwise.plots", "spanwise.measure", "matplotlib"} & set(loaded)
 
 
 def test_completion_offers_public_names_only() -> None:
@@ -171,6 +175,9 @@ def test_every_misuse_has_an_exception() -> None:
     assert len(names) == lib.SW_MISUSE_COUNT
     for misuse, name in enumerate(names):
         assert _lib.text(lib.sw_misuse_name(misuse)) == name
+    assert all(issubclass(one, RuntimeError) for one in errors.MISUSE_ERRORS.values())
+    assert errors.MISUSE_ERRORS["CORRUPT"] is sw.CorruptionError
+    assert issubclass(sw.HeapClosedError, RuntimeError)
 
 
 def pickled(error: Exception) -> bytes:

@@ -123,6 +123,11 @@ def test_programs_link_with_it(built: sw.Build, tmp_path: Path) -> None:
         assert (said.returncode, said.stdout) == (0, "few-16.x 48\n"), said.stderr
 
 
+def test_programs_run_with_its_malloc(built: sw.Build) -> None:
+    done = built.run(["cat", "/proc/self/maps"], capture_output=True, text=True)
+    assert done.returncode == 0 and str(built.malloc_library) in done.stdout
+
+
 def test_replay_on_a_build(built: sw.Build) -> None:
     recording = sw.Recording.from_ops(random_ops(1, 3000, threads=2))
     seen = sw.replay(recording, lib=built.folder, drain=(), samples=8)

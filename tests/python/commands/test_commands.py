@@ -187,6 +187,7 @@ def test_wrong_words(capsys: pytest.CaptureFixture[str]) -> None:
             "spanwise explain: unknown option --qqqq; see spanwise explain --help",
         ),
         ("explain 33 44", "spanwise explain: unexpected '44'; see spanwise explain --help"),
+        ("record -o x.swt", "no program to record; give it after --"),
         ("run --limit many -- ls", f"--limit 'many' {sizes}"),
         ("run --limit=-1K -- ls", "--limit -1K is negative; give 0 (no limit) or more"),
         (
@@ -340,6 +341,7 @@ def test_ledger_and_compare(capsys: pytest.CaptureFixture[str]) -> None:
     assert value == {**json.loads(ledger.to_json()), "after_peak": json.loads(after.to_json())}
     text = said(capsys, "ledger", "a.swt", "--table", "go", "--plot", "a.png")
     assert text.startswith(f"simulated {ledger}") and "classes with the most waste, bytes" in text
+    assert "held over requested, mean over the run" in text
     for at in ("peak", "end", "0.5s", "200ms", "1"):
         value = json.loads(said(capsys, "ledger", "a.swt", "--at", at, "--json"))
         assert 0 < value["events"] <= 3000
@@ -383,11 +385,22 @@ def test_classes_json_has_the_keys_and_numbers_of_go(capsys: pytest.CaptureFixtu
         assert ours[key] == theirs[key], key
 
 
+def test_formats_of_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(said(capsys, "classes", "--table", "go").splitlines()) == 69
+    assert said(capsys, "classes") == said(capsys, "classes", "--table", "c16")
+    assert said(capsys, "classes", "--format", "md").startswith("| class | bytes/obj |")
+    as_c = said(capsys, "classes", "--format", "c")
+    assert "static const sw_class_spec classes_c16[66] = {\n    {8, 1, 0},\n    {16, 2, 1}," in as_c
+    sw.SizeClassTable.custom([8, 48], name="mine").to_json("t.json")
+    assert "    2         48" in said(capsys, "classes", "--table", "t.json")
+
+
 # --- explain --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("size", "rounded"), [(33, 48), (32769, 40960), (0, 0)])
 def test_explain(capsys: pytest.CaptureFixture[str], size: int, rounded: int) -> None:
+    assert said(capsys, "explain", "33KiB") == said(capsys, "explain", "33792")
     value = json.loads(said(capsys, "explain", str(size), "--table", "go", "--json"))
     assert (value["size_bytes"], value["rounded_bytes"]) == (size, rounded)
     assert value["waste_bytes"] == rounded - size

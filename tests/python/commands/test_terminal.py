@@ -140,7 +140,10 @@ def test_help_fits_and_has_an_example(
     text = capsys.readouterr().out
     assert caught.value.code == 0 and text.startswith(f"usage: spanwise {name}".rstrip())
     assert [line for line in text.splitlines() if len(line) > WIDTH] == []
-    assert not name or text.split("\n\n")[2].startswith(f"example:\n  spanwise {name} ")
+    if name:
+        first, example = text.split("\n\n")[1:3]
+        assert first[0].isupper() and first.endswith(".") and "--json" in text
+        assert example.startswith(f"example:\n  spanwise {name} ")
 
 
 # --- colors ---------------------------------------------------------------------------------------
@@ -251,6 +254,11 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
         main(["--print-completion", shell])
     assert end.value.code == 0
     return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+def test_other_shells_know_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [name for name in COMMANDS if name not in script(shell, capsys)] == []
 
 
 def completed(folder: Path, line: str) -> set[str]:

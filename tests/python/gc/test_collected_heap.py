@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,9 @@ def test_a_cycle_that_is_abandoned_frees_nothing() -> None:
         assert cycle.given_up
         assert (cycle.marked_objects, cycle.freed_objects) == (1, 0)
         assert "given up" in str(cycle)
+    cycle = replace(cycle, mark_ns=1500, marked_objects=3)
+    assert cycle.marked_objects_per_second == 2e6
+    assert replace(cycle, mark_ns=0).marked_objects_per_second == 0
 
 
 def test_calls_in_a_wrong_state() -> None:
@@ -197,6 +201,45 @@ def test_a_limit_is_an_error_and_a_collection_helps() -> None:
                 heap.new(row)
         heap.collect()
         assert heap.new(row).count == 1
+
+
+def test_objects_that_may_share_a_block() -> None:
+    """Two objects of 4 and 8 bytes, which live as long as either."""
+    with sw.CollectedHeap("go", tiny=True) as heap:
+        text = heap.add_type("text", 4)
+        first, second = heap.new(text), heap.new(text, 2)
+        assert second.address == first.address + 8
+        for packed in (first, second):
+            with pytest.raises(sw.StateError, match="may share its block"):
+                packed.free()
+            with pytest.raises(sw.InvalidError):
+                heap.weak(packed)
+            with pytest.raises(sw.InvalidError):
+                heap.set_finalizer(packed, lambda _: None)
+        first.release()
+        others = [heap.new(heap.add_type("odd", 1), 15) for _ in range(2)]  # blocks of their own
+        assert heap.collect().marked_objects == 3
+        second.release()
+        assert (heap.collect().freed_objects, len(others)) == (1, 2)
+
+
+def test_pictures() -> None:
+    """Two cycles, the first in steps, have pauses in each phase."""
+    with sw.CollectedHeap() as heap:
+        graph = heap.build(node_type(heap, 2), sw.binary_tree(9))
+        heap.start()
+        while heap.phase != "idle":
+            heap.step(100)
+        graph.release()
+        heap.collect()
+        bars: list[Any] = list(heap.plot_cycles().patches)
+        assert sum(bar.get_height() > 0 for bar in bars) == 2
+        lines = heap.plot_pauses().lines
+        assert [str(line.get_label()).split()[0] for line in lines] == [
+            *("idle", "marking", "sweeping")
+        ]
+        assert heap.plot_utilisation().get_xscale() == "log"
+        assert heap.plot_pause_histogram().get_ylabel() == "pauses"
 
 
 # --- fields ---------------------------------------------------------------------------------------

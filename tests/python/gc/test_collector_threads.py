@@ -162,6 +162,24 @@ def test_each_stop_is_a_pause(
     assert (heap.pauses.tolist(), heap.cycles.tolist()) == (pauses.tolist(), cycles.tolist())
 
 
+def test_the_background_thread_has_events() -> None:
+    """Its marking and sweeping lie within the cycle."""
+    with sw.CollectedHeap(concurrent=True) as heap:
+        graph = heap.build(heap.add_type("node", 16, [0, 1]), sw.binary_tree(14), keep=[0])
+        heap.record_events()
+        heap.start()
+        heap.wait()
+        events = heap.events()
+        graph.release()
+    (cycle,) = events.of("cycle")
+    marks, begin = np.asarray(events.of("mark")), int(cycle["start_ns"])
+    marks = marks[marks["thread"] != threading.get_native_id()]
+    assert len(marks) >= 1 and len(events.of("pause")) >= 2 and marks["ns"].sum() < cycle["ns"]
+    for rows in (marks, np.asarray(events.of("sweep"))):
+        assert len(rows) >= 1 and rows["start_ns"].min() >= begin
+        assert (rows["start_ns"] + rows["ns"]).max() <= begin + int(cycle["ns"])
+
+
 def test_cycles_has_what_the_background_thread_ended() -> None:
     with sw.CollectedHeap(concurrent=True) as heap:
         node = heap.add_type("node", [("next", object)])

@@ -344,10 +344,6 @@ def events_by_hand(
     return as_events("by hand", [np.array(rows, EVENT_DTYPE)], 0, total)
 
 
-def kinds(events: sw.CollectorEvents) -> list[str]:
-    return [str(kind) for kind in events.array["kind"]]
-
-
 EVENTS = events_by_hand(
     [
         ("mark", 1, 7, 110, 20),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import spanwise as sw
 from spanwise.lessons.articles import (
+    VERDICTS,
     Blocks,
     blocks,
     books,
@@ -28,7 +29,9 @@ def numbers(text: str) -> set[float]:
 
 
 def test_a_reproduced_figure_is_the_articles_and_a_different_one_is_not() -> None:
+    assert len({claim.key for claim in claims()}) == len(claims()) == 261
     for claim in claims():
+        assert claim.verdict in VERDICTS and claim.reason.endswith(".")
         if claim.verdict == "reproduced" and claim.value is not None:
             assert claim.ours == claim.value
         if claim.verdict == "different":

@@ -66,6 +66,13 @@ def test_the_articles_counted_the_same() -> None:
     assert compared == 30
 
 
+def test_times_of_go_are_those_of_the_cases() -> None:
+    times = {case.claim: case.go_ns for case in CASES if case.claim}
+    timed = [claim for claim in claims() if claim.unit == "ns/op" and claim.case in times]
+    assert len(timed) == 13
+    assert all((one.verdict, one.ours) == ("different", times[one.case]) for one in timed)
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_books_are_those_of_the_table(together: bool) -> None:
     """C allocates what the arithmetic predicts, around the size where the claim changes."""

@@ -362,6 +362,11 @@ REBUILT = {"Recording", "RecordingSet", "SizeClassTable"}
 HANDLES = sorted(set(worlds.WORLDS) - REBUILT)
 
 
+def test_every_class_without_a_constructor_has_a_factory() -> None:
+    made = {name for name in worlds.WORLDS if issubclass(getattr(sw, name), Made)}
+    assert made | {"SizeClassTable"} == set(FACTORIES)
+
+
 @pytest.mark.parametrize("name", sorted(FACTORIES))
 @pytest.mark.parametrize("arguments", [(), (0, 256), (None, 0, 256), (1, 2, 3, 4, 5), ("c16",)])
 def test_only_factories_create(name: str, arguments: tuple[Any, ...]) -> None:

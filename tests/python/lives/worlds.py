@@ -66,10 +66,13 @@ def _ignore(_: object) -> None:
     """A finalizer."""
 
 
-def _of_collected(name: str) -> Callable[[], World]:
+def _part(of: Callable[[], World], owner: str, name: str) -> Callable[[], World]:
+    """The world of an object that another world has, which goes on as its `owner`."""
+
     def make() -> World:
-        world = _collected()
-        world.heap, world.it = world.it, getattr(world, name)
+        world = of()
+        setattr(world, owner, world.it)
+        world.it = getattr(world, name)
         return world
 
     return make
@@ -200,15 +203,6 @@ def _stack() -> World:
     return World(it=stack, target=low, high=high, pointer=pointer, inner=inner, size=4000, mark=0)
 
 
-def _of_stack(name: str) -> Callable[[], World]:
-    def make() -> World:
-        world = _stack()
-        world.stack, world.it = world.it, getattr(world, name)
-        return world
-
-    return make
-
-
 def _table() -> World:
     table = sw.SizeClassTable.custom([16, 32, 64, 1024], name="four")
     path = Path(tempfile.mkdtemp()) / "table.json"
@@ -243,8 +237,8 @@ WORLDS: dict[str, Callable[[], World]] = {
     "Block": _block,
     "BuddyAllocator": _range(sw.BuddyAllocator),
     "CollectedHeap": _collected,
-    "CollectedObject": _of_collected("a"),
-    "Graph": _of_collected("graph"),
+    "CollectedObject": _part(_collected, "heap", "a"),
+    "Graph": _part(_collected, "heap", "graph"),
     "Heap": _heap,
     "Memory": _memory,
     "MemoryAllocator": lambda: _scalable(lambda: sw.MemoryAllocator(1 << 20)),
@@ -262,11 +256,11 @@ WORLDS: dict[str, Callable[[], World]] = {
     "SizeClassTable": _table,
     "SlabBlock": _slab_block,
     "Stack": _stack,
-    "StackBlock": _of_stack("target"),
-    "StackPointer": _of_stack("inner"),
+    "StackBlock": _part(_stack, "stack", "target"),
+    "StackPointer": _part(_stack, "stack", "inner"),
     "ThreadCache": _cache,
     "TieredSlabs": _slabs,
-    "WeakObject": _of_collected("weak"),
+    "WeakObject": _part(_collected, "heap", "weak"),
 }
 """By the name of the class of `it`."""
 

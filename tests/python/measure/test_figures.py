@@ -90,6 +90,12 @@ def test_text() -> None:
     assert lines[5].endswith("at most 9 waits, left out of ns/op")
 
 
+def test_notes() -> None:
+    assert replay(*THREE).notes == ("7 allocations refused: the numbers are of a smaller history",)
+    above = replay(run(), above_table=2).notes
+    assert above == ("2 requests above the largest class took whole pages",)
+
+
 def test_json_has_the_same_numbers() -> None:
     value = replay(*THREE).to_dict()
     assert (value["ns_per_op"], value["ns_range"], value["blowup"]) == (12.0, [10.0, 30.0], 1.2)

@@ -122,3 +122,5 @@ def test_pareto_rows_are_ledgers(program: sw.Recording) -> None:
     assert (four["cached_bytes"] > one["cached_bytes"]).all()
     assert str(pareto).count("least") == 4
     assert len(pareto.to_dict()["minima"]) == 4
+    assert best.plot_waste().get_title() == f"round-up of each size under c16, {best.table.name}"
+    assert "best-24-peak" in best._repr_html_()

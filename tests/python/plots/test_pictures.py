@@ -4,74 +4,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 import spanwise as sw
-from matplotlib.figure import Figure
 from spanwise import plots
-from spanwise.ledger.parts import PARTS
 from spanwise.measure.bench_result import ROW_FIELDS as BENCH_ROW
 from spanwise.measure.bench_result import BenchResult
 from spanwise.measure.replay_result import SAMPLES_DTYPE
 from spanwise.optimizer.pareto import PARETO_DTYPE
-from spanwise.plots import comparisons
-from spanwise.plots.comparisons import latencies
-from spanwise.plots.style import log_ticks, pyplot
+from spanwise.plots.style import pyplot
 from spanwise.recordings.span_pinning import PINNED_SPANS_DTYPE, SpanPinning
 from spanwise.recordings.summary import LIFETIMES_DTYPE
 from spanwise.results.rows import as_rows
 
 from tests.python.helpers import random_ops
-
-KIB, MIB = 1 << 10, 1 << 20
-
-
-def rows(columns: str, *given: tuple[Any, ...]) -> sw.Rows:
-    """Return rows of named columns; text columns are `phase`, `kind`, `sizes`, ..."""
-    names = columns.split()
-    made = [np.array(column) for column in zip(*given, strict=True)]
-    found = np.zeros(len(given), [(n, c.dtype) for n, c in zip(names, made, strict=True)])
-    for name, column in zip(names, made, strict=True):
-        found[name] = column
-    return as_rows(found)
-
-
-def ledger(**parts: int) -> Any:
-    """Return the parts of a ledger that pictures need."""
-    known = {name: parts.get(name.removesuffix("_bytes"), 0) for name in PARTS}
-    held = sum(known.values())
-    waste, resident = held - known["requested_bytes"], parts["resident"]
-    more: dict[str, Any] = {"table": "t", "at": "peak", "source": "s", "resident_bytes": resident}
-    return SimpleNamespace(**known, held_bytes=held, waste_bytes=waste, **more)
-
-
-def bars(ax: Any) -> dict[str, list[tuple[float, ...]]]:
-    """Return left, bottom, width and height of the bars, by label."""
-    return {
-        one.get_label(): [
-            tuple(
-                round(float(value), 6)
-                for value in (bar.get_x(), bar.get_y(), bar.get_width(), bar.get_height())
-            )
-            for bar in one
-        ]
-        for one in ax.containers
-    }
-
-
-def segments(collection: Any) -> list[list[list[float]]]:
-    """The ends of each line of hlines, vlines or broken_barh."""
-    return [np.round(np.asarray(path.vertices), 6).tolist() for path in collection.get_paths()]
-
-
-def line(ax: Any, label: str) -> list[list[float]]:
-    (found,) = (one for one in ax.lines if one.get_label() == label)
-    return [np.round(np.asarray(data, float), 6).tolist() for data in found.get_data()]
-
+from tests.python.plots.drawn import KIB, MIB, bars, ledger, line, rows, segments
 
 # --- a caller's Axes ------------------------------------------------------------------------------
 
@@ -100,21 +50,6 @@ def test_nothing_covers_the_data_of_a_small_axes(layout: Any) -> None:
             extent = text.get_window_extent()
             assert extent.x0 >= ax.bbox.x0 - 12 and extent.x1 <= ax.bbox.x1 + 12, text
     assert min(c.get_yticks()) == 0  # none above the map
-
-
-def test_few_ticks_of_a_logarithmic_axis() -> None:
-    assert log_ticks(0.9, 6.5, 4).tolist() == [1, 2, 5]
-    assert log_ticks(2.1, 5.5, 3).tolist() == [3, 5]
-    assert log_ticks(2.1, 5.5, 4).tolist() == [2.5, 3, 4, 5]
-    assert log_ticks(0.5, 40, 4).tolist() == [1, 3, 10, 30]
-    assert log_ticks(0.5, 2e3, 4).tolist() == [1, 10, 100, 1000]
-    assert log_ticks(0.5, 2e5, 4).tolist() == [10, 1000, 100_000]  # every second power
-    for width, most in ((4, 4), (12, 7)):
-        ax: Any = plots.new_axes(width=width)
-        plots.pauses(rows("phase ns", ("mark", 3_000_000), ("mark", 8_900_000)), ax)
-        low, high = ax.get_xlim()
-        assert 2 <= sum(low <= tick <= high for tick in ax.get_xticks()) <= most
-        assert not ax.xaxis.get_minorticklocs().size
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -284,154 +219,6 @@ def test_programs_under_allocators() -> None:
     (ring,) = (one for one in ax.lines if one.get_markersize() == 10)
     assert np.asarray(ring.get_data()).ravel().tolist() == [10, 0.2]
     assert ax.get_ylim() == (0.5, -0.5)
-
-
-# --- times ----------------------------------------------------------------------------------------
-
-
-def test_latencies_rise_with_the_percentage() -> None:
-    """Of 1,000 messages the n-th slowest took 1,000 / n µs: at 90 % 10 µs, at 99.9 % 1,000 µs."""
-
-    def latency_ns(percent: float) -> float:
-        return 1e3 / (1 - percent / 100)
-
-    run = SimpleNamespace(strategy="s", messages=1000, latency_ns=latency_ns)
-    ax: Any = latencies([run])
-    ranks, times = line(ax, "s")
-    assert (ranks[0], ranks[-1]) == (1, 1000)
-    assert ax.get_ylabel() == "latency, ms" or ax.get_ylabel() == "latency, µs"
-    unit = {"latency, ms": 1000, "latency, µs": 1}[ax.get_ylabel()]
-    assert [time * unit for time in times] == pytest.approx(ranks, rel=1e-2)
-    ticks = dict(zip((t.get_text() for t in ax.get_xticklabels()), ax.get_xticks(), strict=True))
-    assert ticks["0"] == 1 and ticks["90"] == pytest.approx(10)
-    assert ticks["99.9"] == pytest.approx(1000)
-
-
-def test_pauses_are_shares_of_calls() -> None:
-    """Of four calls of 10, 20, 30 and 40 ns a quarter took no more than 10 ns, and all 40 ns."""
-    given = [("mark", 30), ("idle", 5), ("mark", 10), ("mark", 40), ("mark", 20)]
-    ax: Any = comparisons.pauses(rows("phase ns", *given))
-    assert line(ax, "mark (4)") == [[10, 20, 30, 40], [25, 50, 75, 100]]
-    assert line(ax, "idle (1)") == [[5], [100]]
-    assert ax.get_xlabel() == "length of a pause, ns" and ax.get_xscale() == "log"
-    assert ax.get_legend().get_title().get_text() == "began while"
-    assert comparisons.pauses(rows("phase ns", ("mark", 30))).get_legend() is None  # one line
-
-
-def legend(ax: Any) -> list[str]:
-    found = ax.get_legend()
-    return [] if found is None else [text.get_text() for text in found.get_texts()]
-
-
-def test_labels_name_heaps_on_one_axes() -> None:
-    ax: Any = Figure().subplots()
-    given = [("mark", 30), ("idle", 5), ("mark", 10)]
-    for label, count in (("paced", 3), ("in steps", 2)):
-        comparisons.pauses(rows("phase ns", *given[:count]), ax, label=label)
-    assert line(ax, "paced (3)")[0] == [5, 10, 30] and line(ax, "in steps (2)")[0] == [5, 30]
-    assert legend(ax) == ["paced (3)", "in steps (2)"]
-    assert len({one.get_linestyle() for one in ax.lines}) == 2
-
-    ax = Figure().subplots()
-    left = rows("window_ns utilisation", (1000, 0.0), (4000, 0.75))
-    for label in ("paced", "in steps"):
-        comparisons.utilisation(left, ax, label=label)
-    assert legend(ax) == ["paced", "in steps"] and line(ax, "paced") == [[1, 4], [0, 75]]
-    assert legend(comparisons.utilisation(left)) == []
-
-    ax = Figure().subplots()
-    counts = rows("from_ns to_ns calls", (1000, 2000, 3), (2000, 4000, 5))
-    for label in ("paced", "in steps"):
-        comparisons.pause_histogram(counts, ax, label=label)
-    assert legend(ax) == ["paced", "in steps"]
-    assert [one.get_fill() for one in ax.patches] == [False, False]  # one hides no other
-    assert legend(comparisons.pause_histogram(counts)) == []
-
-    ax = Figure().subplots()
-    cycles = rows("number marked_bytes freed_bytes", (1, 4 * MIB, 2 * MIB), (2, 3 * MIB, 5 * MIB))
-    comparisons.cycles(cycles, ax, label="paced")
-    comparisons.cycles(rows("number marked_bytes", (1, 512 * KIB)), ax, label="in steps")
-    assert legend(ax) == ["paced, kept", "paced, freed", "in steps, kept"]
-    assert line(ax, "paced, freed") == [[1, 2], [2, 5]]
-    assert line(ax, "in steps, kept") == [[1], [0.5]] and ax.get_ylabel() == "slots, MiB"
-
-
-def test_pictures_on_one_axis_have_one_unit() -> None:
-    """14 ms, and 22 us, which are 0.022 ms on the same Axes and on one that shares its axis."""
-    figure = Figure()
-    one, other = figure.subplots(1, 2, sharex=True)
-    comparisons.pauses(rows("phase ns", ("idle", 14_000_000)), one)
-    for ax in (one, other):
-        comparisons.pauses(rows("phase ns", ("mark", 22_000)), ax)
-        assert line(ax, "mark (1)") == [[0.022], [100]]
-        assert ax.get_xlabel() == "length of a pause, ms"
-
-
-def test_cycles_are_stacked() -> None:
-    given = [(1, 4 * KIB, 2 * KIB, KIB), (2, 3 * KIB, 5 * KIB, 0)]
-    names = "number marked_bytes freed_bytes pending_bytes"
-    ax: Any = comparisons.cycles(rows(names, *given))
-    assert bars(ax) == {
-        "kept": [(0.6, 0, 0.8, 4), (1.6, 0, 0.8, 3)],
-        "freed": [(0.6, 4, 0.8, 2), (1.6, 3, 0.8, 5)],
-        "freed by hand": [(0.6, 6, 0.8, 1), (1.6, 8, 0.8, 0)],
-    }
-    assert ax.get_ylabel() == "slots, KiB"
-
-
-def test_a_histogram_of_pauses() -> None:
-    ax: Any = comparisons.pause_histogram(
-        rows("from_ns to_ns calls", (1000, 2000, 3), (2000, 4000, 0), (4000, 8000, 5))
-    )
-    (stairs,) = ax.patches
-    values, edges, baseline = stairs.get_data()
-    assert (values.tolist(), edges.tolist(), baseline) == ([3, 0, 5], [1, 2, 4, 8], 0)
-    assert ax.get_xlabel() == "length of a pause, µs" and ax.get_xscale() == "log"
-
-
-def test_utilisation_is_a_percentage() -> None:
-    ax: Any = comparisons.utilisation(rows("window_ns utilisation", (1000, 0.0), (4000, 0.75)))
-    (drawn,) = ax.lines
-    assert [np.asarray(data).tolist() for data in drawn.get_data()] == [[1, 4], [0, 75]]
-    assert ax.get_xlabel() == "length of a window, µs" and ax.get_ylim() == (0, 105)
-
-
-def test_lanes_begin_and_last() -> None:
-    """By hand: the program runs from 4 to 10 and from 16 to 24 µs, which is 14 of 20."""
-    events = rows("kind start_ns ns", ("mark", 10_000, 6000))
-    ax: Any = comparisons.lanes(events, rows("start_ns ns", (4000, 6_000), (16_000, 8000)))
-    whole, gaps, gap_lines, bars, bar_lines = ax.collections
-    assert segments(gap_lines) == [[[13, 0.13], [13, 0.4]]]
-    assert segments(bar_lines) == [[[13, 1.13], [13, 1.4]]] and bar_lines.get_linewidth()[0] > 0.7
-    assert gaps.get_facecolor().tolist() == gap_lines.get_color().tolist() == [[1, 1, 1, 1]]
-    boxes = [
-        [np.asarray(path.vertices).min(axis=0), np.asarray(path.vertices).max(axis=0)]
-        for one in (whole, gaps, bars)
-        for path in one.get_paths()
-    ]
-    assert np.round(boxes, 6).tolist() == [
-        [[4, -0.4], [24, 0.4]],
-        [[10, -0.4], [16, 0.4]],
-        [[10, 0.6], [16, 1.4]],
-    ]
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels == ["mutator, 70 %", "mark (1)"] and ax.get_ylim()[0] > ax.get_ylim()[1]
-
-
-def test_lives_of_arenas() -> None:
-    """Times begin with the first event; one arena was made before it, and one is not freed."""
-    events = rows(
-        "event arena time_ns",
-        *(("arena.new", 2, 5_000), ("arena.free", 1, 7_000), ("arena.alert", 0, 8_000)),
-        *(("arena.new", 3, 9_000), ("arena.free", 2, 11_000), ("arena.free", 9, 13_000)),
-    )
-    ax: Any = plots.arena_lifetimes(events)
-    freed, kept = ax.collections
-    assert segments(freed) == [[[0, 1], [2, 1]], [[0, 2], [6, 2]], [[0, 9], [8, 9]]]
-    assert segments(kept) == [[[4, 3], [8, 3]]]
-    (alert,) = ax.lines
-    assert np.asarray(alert.get_xdata()).tolist() == [3, 3]
-    assert ax.get_xlabel() == "time since the first event, µs"
 
 
 # --- lifetimes ------------------------------------------------------------------------------------
@@ -629,90 +416,3 @@ def test_given_axes_and_wrong_arguments() -> None:
         plots.waste_by_class(one, classes=0)
     with sw.Heap("go", dry=True) as heap, pytest.raises(sw.InvalidError, match="no waste to draw"):
         plots.waste_by_class(heap.ledger())
-
-
-# --- ranges ---------------------------------------------------------------------------------------
-
-
-def test_the_holes_of_a_range() -> None:
-    ranges = sw.RangeAllocator(1000)
-    for size in (100, 300, 100, 200):
-        ranges.alloc(size)
-    ranges.free(100, 250)
-    ax: Any = ranges.plot()
-    parts = ((0, 100), (100, 350), (350, 700), (700, 1000))
-    taken = (1, 0, 1, 0)
-    assert steps(ax, "taken") == [(*part, 0, one) for part, one in zip(parts, taken, strict=True)]
-    assert steps(ax, "free") == [(*part, one, 1) for part, one in zip(parts, taken, strict=True)]
-    assert _marked(ax) == {"largest hole, 300": (700, 1000)}
-    assert ax.get_title() == "RangeAllocator, btree: 55.0 % free in 2 holes"
-    ranges.alloc(300)
-    ranges.alloc(250)
-    full: Any = ranges.plot()
-    assert steps(full, "taken") == [(0, 1000, 0, 1)] and not full.collections
-
-
-def test_holes_narrower_than_a_pixel_are_shares_of_columns() -> None:
-    """Each unit but the first of every fourth is free; the last 600 are one hole of 602."""
-    ranges = sw.RangeAllocator(60_000)
-    ranges.alloc(60_000)
-    for start in range(0, 59_400, 4):
-        ranges.free(start + 1, 3)
-    ranges.free(59_400, 600)
-    ax: Any = ranges.plot()
-    found = np.array(steps(ax, "taken"))
-    assert np.allclose(np.diff(found[:, :2]), 100) and len(found) == 600
-    assert np.allclose(found[:594, 3], 0.25) and np.allclose(found[594:, 3], 0)
-    assert _marked(ax) == {"largest hole, 603": (59_397, 60_000)}
-    ranges.alloc(603)  # now each hole has 3 units, 1 / 20,000 of the range
-    narrow: Any = ranges.plot()
-    (mark,) = narrow.collections
-    assert mark.get_label() == "largest hole, 3" and mark.get_linewidth().tolist() == [2]
-    assert segments(mark) == [[[2.5, 0], [2.5, 1]]]
-
-
-def test_the_rest_of_a_buddy_is_neither_taken_nor_free() -> None:
-    """100 has blocks of 4 and 2 units of 16 and 4 more; the smaller block is taken."""
-    ranges = sw.BuddyAllocator(100, unit=16)
-    ranges.alloc(20)
-    ax: Any = ranges.plot()
-    assert steps(ax, "taken") == [(0, 64, 0, 0), (64, 96, 0, 1)]
-    assert steps(ax, "free") == [(0, 64, 0, 1), (64, 96, 1, 1)]
-    assert _marked(ax) == {"largest hole, 64": (0, 64)}
-    assert ax.get_xlim() == (0, 100)
-
-
-def steps(ax: Any, label: str) -> list[tuple[float, ...]]:
-    """Return start, end, baseline and height of each step of stairs."""
-    (found,) = (one for one in ax.patches if one.get_label() == label)
-    heights, edges, base = found.get_data()
-    low = np.broadcast_to(0 if base is None else base, heights.shape)
-    return [
-        tuple(round(float(value), 6) for value in each)
-        for each in zip(edges[:-1], edges[1:], low, heights, strict=True)
-    ]
-
-
-def _marked(ax: Any) -> dict[str, tuple[float, float]]:
-    """Return the extents of broken bars by label."""
-    corners = {
-        one.get_label(): np.asarray(path.vertices)[:, 0]
-        for one in ax.collections
-        for path in one.get_paths()
-    }
-    return {name: (float(x.min()), float(x.max())) for name, x in corners.items()}
-
-
-def test_the_blocks_of_a_scalable_allocator() -> None:
-    """A block of 1 KiB with 400 bytes free, 300 of them in one hole; then one of 2 KiB."""
-    with sw.ScalableAllocator(first_bytes=KIB) as allocator:
-        one, other = allocator.alloc(KIB), allocator.alloc(2 * KIB)
-        one.free(0, 300)
-        one.free(500, 600)
-        ax: Any = allocator.plot()
-        order = sorted([one.address, other.address])
-        first = order.index(one.address)
-        found = {name: [bar[2] * KIB for bar in bars_] for name, bars_ in bars(ax).items()}
-        assert [round(sizes[first]) for sizes in found.values()] == [624, 100, 300]
-        assert [round(sizes[1 - first]) for sizes in found.values()] == [2 * KIB, 0, 0]
-        assert [text.get_text() for text in ax.get_yticklabels()] == [f"{at:#x}" for at in order]

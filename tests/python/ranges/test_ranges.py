@@ -6,7 +6,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import numpy as np
 import pytest
 import spanwise as sw
 from spanwise.errors import (
@@ -17,6 +19,8 @@ from spanwise.errors import (
     StateError,
 )
 from spanwise.ranges.allocators import BACKENDS
+
+from tests.python.plots.drawn import marked, segments, steps
 
 TREES = BACKENDS[:3]
 
@@ -377,3 +381,54 @@ def test_wrong_registrations() -> None:
     with pytest.raises(StateError):
         stack.register(stack.push(8), kept_in=block)
     assert stack.stats().registered == 0
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def test_the_holes_of_a_range() -> None:
+    ranges = sw.RangeAllocator(1000)
+    for size in (100, 300, 100, 200):
+        ranges.alloc(size)
+    ranges.free(100, 250)
+    ax: Any = ranges.plot()
+    parts = ((0, 100), (100, 350), (350, 700), (700, 1000))
+    taken = (1, 0, 1, 0)
+    assert steps(ax, "taken") == [(*part, 0, one) for part, one in zip(parts, taken, strict=True)]
+    assert steps(ax, "free") == [(*part, one, 1) for part, one in zip(parts, taken, strict=True)]
+    assert marked(ax) == {"largest hole, 300": (700, 1000)}
+    assert ax.get_title() == "RangeAllocator, btree: 55.0 % free in 2 holes"
+    ranges.alloc(300)
+    ranges.alloc(250)
+    full: Any = ranges.plot()
+    assert steps(full, "taken") == [(0, 1000, 0, 1)] and not full.collections
+
+
+def test_holes_narrower_than_a_pixel_are_shares_of_columns() -> None:
+    """Each unit but the first of every fourth is free; the last 600 are one hole of 602."""
+    ranges = sw.RangeAllocator(60_000)
+    ranges.alloc(60_000)
+    for start in range(0, 59_400, 4):
+        ranges.free(start + 1, 3)
+    ranges.free(59_400, 600)
+    ax: Any = ranges.plot()
+    found = np.array(steps(ax, "taken"))
+    assert np.allclose(np.diff(found[:, :2]), 100) and len(found) == 600
+    assert np.allclose(found[:594, 3], 0.25) and np.allclose(found[594:, 3], 0)
+    assert marked(ax) == {"largest hole, 603": (59_397, 60_000)}
+    ranges.alloc(603)  # now each hole has 3 units, 1 / 20,000 of the range
+    narrow: Any = ranges.plot()
+    (mark,) = narrow.collections
+    assert mark.get_label() == "largest hole, 3" and mark.get_linewidth().tolist() == [2]
+    assert segments(mark) == [[[2.5, 0], [2.5, 1]]]
+
+
+def test_the_rest_of_a_buddy_is_neither_taken_nor_free() -> None:
+    """100 has blocks of 4 and 2 units of 16 and 4 more; the smaller block is taken."""
+    ranges = sw.BuddyAllocator(100, unit=16)
+    ranges.alloc(20)
+    ax: Any = ranges.plot()
+    assert steps(ax, "taken") == [(0, 64, 0, 0), (64, 96, 0, 1)]
+    assert steps(ax, "free") == [(0, 64, 0, 1), (64, 96, 1, 1)]
+    assert marked(ax) == {"largest hole, 64": (0, 64)}
+    assert ax.get_xlim() == (0, 100)

@@ -110,6 +110,19 @@ def test_the_form_of_what_is_packed(tmp_path: Path) -> None:
     assert len(sw.convert(path)) == 3
 
 
+def test_memory_that_is_missing_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_memory(_: Content) -> bytes:
+        raise MemoryError
+
+    path = tmp_path / "stats.json"
+    path.write_text(stats())
+    monkeypatch.setattr(Content, "whole", no_memory)
+    assert main(["convert", str(path), "-o", str(tmp_path / "a.swt")]) == 2
+    assert capsys.readouterr().err == "spanwise: stats.json: needs more memory than there is\n"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs mkfifo and a shell")
 def test_a_file_that_cannot_be_read_twice(tmp_path: Path) -> None:
     fifo = tmp_path / "pipe"

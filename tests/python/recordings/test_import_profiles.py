@@ -8,13 +8,14 @@ import json
 import math
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import spanwise as sw
 from spanwise.__main__ import main
 
-from tests.python.helpers import ROOT
+from tests.python.helpers import ROOT, compiled
 from tests.python.recordings.import_tools import (
     OBJECTS,
     first_text,
@@ -192,6 +193,27 @@ def test_what_go_wrote() -> None:
     first = one.sites.named()[0]
     assert first.names[:2] == ("main.medium (go/main.go:19)", "main.main (go/main.go:38)")
     assert sizes(one)[401408] == 406  # 162,827,230 B, as `go tool pprof -top` says
+
+
+@pytest.mark.skipif(not JEMALLOC.is_file(), reason="jemalloc is not installed")
+@pytest.mark.parametrize("word", ["-pie", "-no-pie"])
+def test_call_sites_of_jemalloc_have_names(word: str, tmp_path: Path) -> None:
+    """The program's file is here, so call sites have names, whether it is relocated or not."""
+    code = (
+        "#include <stdlib.h>\nvoid *volatile kept;\n"
+        "__attribute__((noinline)) void keep(void) { kept = malloc(3000000); }\n"
+        "int main(void) { keep(); keep(); return 0; }\n"
+    )
+    program = compiled(tmp_path, code, "-g", word, name="keep.c")
+    conf = f"prof:true,prof_final:true,lg_prof_sample:10,prof_prefix:{tmp_path}/out"
+    env = {"LD_PRELOAD": str(JEMALLOC), "MALLOC_CONF": conf}
+    done = subprocess.run([program], env=env, check=True, capture_output=True, text=True)
+    written = list(tmp_path.glob("out*.heap"))
+    if not written:
+        pytest.skip(f"this jemalloc makes no profiles: {done.stderr[:80]}")
+    one = sw.convert(written[0])
+    assert one.sites.named()[0].names[:2] == ("keep (keep.c:3)", "main (keep.c:4)")
+    assert sizes(one)[3 << 20] == 2
 
 
 def test_what_gperftools_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

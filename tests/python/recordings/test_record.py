@@ -13,13 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import spanwise as sw
-from spanwise.recordings import programs, recorder
+from spanwise.heap import handle
+from spanwise.recordings import finish, programs, recorder
 
 from tests.python.helpers import (
     compiled,
@@ -72,6 +73,24 @@ def test_counts_are_those_of_the_program(tmp_path: Path) -> None:
     assert sum(site.allocs for site in recording.sites) == 101
     assert recording.sites[0].frames[0].startswith(f"{program}+0x")
     assert list(tmp_path.glob(".spanwise-*")) == []
+
+
+def test_the_bar_counts_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends at no more than there are, which is known before."""
+    loop = "for (int i = 0; i < 300000; i++) kept = malloc(40);"
+    code = f"#include <stdlib.h>\nvoid *volatile kept;\nint main(void) {{ {loop} return 0; }}"
+    totals: list[int] = []
+    steps: list[int] = []
+
+    @contextmanager
+    def bar(_progress: None, total: int, _what: str, _unit: str) -> Iterator[object]:
+        totals.append(total)
+        yield steps.append
+
+    monkeypatch.setattr(finish, "progress_bar", bar)
+    monkeypatch.setattr(handle, "LOOK_SECONDS", 0.001)
+    assert len(sw.record([compiled(tmp_path, code)], tmp_path / "a.swt")) == 300_000
+    assert totals == [300_000] and 0 < sum(steps) <= 300_000 and len(steps) > 2
 
 
 def test_an_output_that_exists_is_kept(tmp_path: Path) -> None:

@@ -116,6 +116,25 @@ int main(int count, char **words) {
 """
 
 
+RUNTIME_CPLUSPLUS = r"""
+#include <fstream>
+#include <iostream>
+#include <locale>
+#include <sstream>
+static std::string read(const char *path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line + " is the first of all lines";
+}
+int main(int count, char **words) {
+    std::locale::global(std::locale("C.UTF-8"));
+    std::ostringstream text;
+    text << "a text that is too long for the object itself: " << count;
+    std::cout << (text.str() + read(words[count - 1])).size() << std::endl;
+}
+"""
+
 RUST = r"""
 use std::collections::{BTreeMap, HashMap};
 #[derive(Clone)]
@@ -224,6 +243,18 @@ def test_sites_in_libc_begin_in_the_program(tmp_path: Path) -> None:
 
 
 @needs_recorder()
+def test_sites_in_the_cplusplus_library_begin_in_the_program(tmp_path: Path) -> None:
+    """Also with standard templates that were instantiated in the program itself."""
+    made = compiled(tmp_path, RUNTIME_CPLUSPLUS, "-O1", "-g", "-fno-inline", name="app.cc")
+    sites = sw.record([made, tmp_path / "app.cc"], tmp_path / "it.swt", stacks=16).sites.merged()
+    called = [site for site in sites if not any("call_init" in name for name in site.full_names)]
+    assert len(called) >= 6 and own_share(called, r"app\.cc") >= 0.9, called
+    through = {site.through for site in called}
+    assert {"std::locale::locale", "std::basic_ifstream::basic_ifstream"} & through
+    assert not any("operator new" in one or "::_" in one for one in through)
+
+
+@needs_recorder()
 def test_sums_are_those_of_the_raw_sites(cplusplus: sw.Recording) -> None:
     """Merging adds up; the text has no two equal rows, and rows that differ say in what."""
     live = cplusplus.live_sites("c16", "peak")
@@ -288,6 +319,11 @@ def test_commands_fold(cplusplus: sw.Recording, tmp_path: Path) -> None:
         names = {stack.rpartition(";")[2] for stack, _, _ in lines}
         assert any(name.startswith("operator new") for name in names) == bool(options)
     assert found == [cplusplus.live_sites("c16").ledger.requested_bytes] * 2
+    cplusplus.to_html(tmp_path / "a.html", "c16")
+    shown = (tmp_path / "a.html").read_text("utf-8").partition('<section id="call-sites">')[2]
+    shown = shown.partition("</section>")[0]
+    folded = re.sub(r"<details>.*?</details>", "", shown, flags=re.DOTALL)
+    assert "operator new" in shown and "operator new" not in folded
     assert json.loads(run("diff", str(cplusplus.path), "--json"))["sites"] == []
 
 

@@ -293,6 +293,17 @@ def test_collapsed_and_speedscope_say_the_same(
     assert 0 <= content["activeProfileIndex"] < len(content["profiles"])
 
 
+def test_values_of_stacks_by_hand(tmp_path: Path) -> None:
+    """Two objects of 33 bytes: in a span of 170 slots of 48 bytes they keep all that is free."""
+    one = sw.Recording.from_ops(make_ops((0, 0, 33), (0, 1, 33), (0, 2, 9), (1, 2, 0)))
+    found = {
+        value: exported(one, "collapsed", tmp_path, value=value, at="end").decode()
+        for value in VALUES
+    }
+    wanted = dict(zip(VALUES, (3, 75, 2, 66, 8192 - 66), strict=True))
+    assert found == {value: f"[unknown] {count}\n" for value, count in wanted.items()}
+
+
 # --- numbers --------------------------------------------------------------------------------------
 
 

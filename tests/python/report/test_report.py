@@ -19,6 +19,7 @@ import spanwise as sw
 from spanwise import _format
 from spanwise.__main__ import main
 from spanwise.report import facts as facts_of
+from spanwise.report.advice import ADVICE_PASSES
 
 from tests.python.browser import Page
 from tests.python.helpers import has_open, make_ops, random_ops
@@ -213,6 +214,15 @@ def test_places_and_files_that_are_refused(
     assert (tmp_path / "old.html").read_text() == "old"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.swt", "cut.swt", "old.html"]
     assert main(["report", str(cut), "-o", str(tmp_path / "x.html"), "--valid-prefix"]) in (0, 1)
+
+
+def test_the_bar_counts_simulated_operations() -> None:
+    """Of each operation 5 passes precede the search, which has nearly all the steps."""
+    steps: list[int] = []
+    one = sw.Recording.from_ops(random_ops(1, 2000))
+    facts_of.gather(one, sw.SizeClassTable.c16(), progress=steps.append)
+    total = (facts_of._PASSES + ADVICE_PASSES) * len(one) + facts_of._searched_operations(one, [])
+    assert 50 * len(one) < sum(steps) <= total and max(steps) < total / 5
 
 
 def test_ctrl_c_leaves_no_part(tmp_path: Path) -> None:
