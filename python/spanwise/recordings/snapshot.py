@@ -70,7 +70,7 @@ def take_snapshot(pid: int, raw: Path, areas: Path, output: Path) -> str:
     raw recording grows at its end only, so what it has then is copied while the program goes on.
     """
     from spanwise.recordings.finish import finish, salvage  # noqa: PLC0415  loaded by now
-    from spanwise.recordings.recording import History  # noqa: PLC0415
+    from spanwise.recordings.history import History  # noqa: PLC0415
     from spanwise.recordings.sources import FileSource  # noqa: PLC0415
 
     folder = raw.parent / "snapshot"
