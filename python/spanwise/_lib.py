@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import operator
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
@@ -71,10 +72,11 @@ def version() -> str:
 
 
 _ADVICE = {
+    r"the range 0x\w+": "the range",
     "sw_range_adopt": "adopt()",
     "make it with the option locked": "make it with locked=True",
 }
-"""Advice in messages for C programs -> the same advice for Python."""
+"""Words in messages for C programs, regular expressions -> the same for Python."""
 
 
 def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.SpanwiseError:
@@ -84,7 +86,7 @@ def failure(status: int, path: str | os.PathLike[str] | None = None) -> errors.S
     is_last = last.message != ffi.NULL and last.status == status
     message = text(last.message) if is_last else text(lib.sw_status_text(status))
     for in_c, in_python in _ADVICE.items():
-        message = message.replace(in_c, in_python)
+        message = re.sub(in_c, in_python, message)
     kind = errors.STATUS_ERRORS.get(name, errors.SpanwiseError)
     number = _errno_in(message) if issubclass(kind, OSError) else None
     if kind is errors.RecordingIOError and number == errno.ENOENT:
@@ -108,13 +110,14 @@ def check(status: int, path: str | os.PathLike[str] | None = None) -> None:
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX) -> int:
-    """Convert an integer argument, 0 to `largest`."""
+def as_index(value: SupportsIndex, what: str, largest: int = SIZE_MAX, *, least: int = 0) -> int:
+    """Convert an integer argument, `least` (0 or 1) to `largest`."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise TypeError(f"{what} must be an integer, not {type(value).__name__}")
     number = operator.index(value)
-    if number < 0:
-        raise errors.InvalidError(f"{what} {_shown(number)} is negative; give 0 or more")
+    if number < least:
+        why = " is negative;" if number < 0 else ":"
+        raise errors.InvalidError(f"{what} {_shown(number)}{why} give {least} or more")
     if number > largest:
         raise errors.InvalidError(f"{what} {_shown(number)} is too large; give at most {largest}")
     return number

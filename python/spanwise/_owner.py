@@ -28,6 +28,7 @@ from spanwise._lib import check, output_of
 
 ClosableT = TypeVar("ClosableT", bound="Closable")
 MadeT = TypeVar("MadeT", bound="Made")
+OwnerT = TypeVar("OwnerT", bound="Owner")
 
 _locks: weakref.WeakSet[CallLock] = weakref.WeakSet()
 
@@ -339,9 +340,26 @@ if hasattr(os, "register_at_fork"):
 
 
 class Uncopied:
-    """Base of objects that refer to memory of this process, whose copies could dangle."""
+    """Base of objects that refer to memory of this process, whose copies could dangle.
+
+    A second `__init__` raises TypeError, because blocks and views refer to what the first one made.
+    """
 
     __slots__ = ()
+    _made_with: ClassVar[str] = "_life"  # an attribute that `__init__` sets
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        init = vars(cls).get("__init__")
+        if init is not None:
+
+            @functools.wraps(init)
+            def made_once(self: Uncopied, *arguments: Any, **options: Any) -> None:
+                if hasattr(self, self._made_with):
+                    raise TypeError(f"this {type(self).__name__} is made already; make another")
+                init(self, *arguments, **options)
+
+            cls.__init__ = made_once  # type: ignore[method-assign, assignment]
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
@@ -368,6 +386,27 @@ class Made(Uncopied):
         raise NotImplementedError
 
 
+class Viewed(Made):
+    """Base of blocks: numpy and, from Python 3.12, memoryview take the bytes of their `view()`."""
+
+    __slots__ = ()
+
+    def view(self) -> Any:
+        """Return the bytes without a copy."""
+        raise NotImplementedError
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array: NDArray[Any] = np.asarray(self.view())
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"a view of type {np.dtype(dtype)} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        return memoryview(self.view())
+
+
 class Closable(Uncopied):
     """Base of objects that a `with` statement closes."""
 
@@ -391,25 +430,16 @@ class Owner(Closable):
     `close` every call raises StateError.
     """
 
-    def __init_subclass__(cls) -> None:
-        """Makes a second `__init__` raise, because blocks refer to the first C object."""
-        super().__init_subclass__()
-        init = vars(cls).get("__init__")
-        if init is not None:
-
-            @functools.wraps(init)
-            def made_once(self: Owner, *arguments: Any, **options: Any) -> None:
-                if hasattr(self, "_life"):
-                    raise TypeError(f"this {type(self).__name__} is made already; make another")
-                init(self, *arguments, **options)
-
-            cls.__init__ = made_once  # type: ignore[method-assign]
-
     def __init__(self, c_object: Any, end: Callable[..., object], *needs: object) -> None:
         """Owns `c_object`; `end(c_object, *needs)` destroys it."""
         self._lock = CallLock()
         self._c: Any = c_object
         self._life = Life(end, c_object, *needs)
+
+    def __enter__(self: OwnerT) -> OwnerT:
+        with self._lock:
+            self._open()
+        return self
 
     @property
     def closed(self) -> bool:

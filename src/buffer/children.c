@@ -74,8 +74,9 @@ sw_status sw_children_add(sw_scalable *scalable, uint64_t size, const char *op) 
         if (child.size > limit - scalable->held_bytes) child.size = size;
         if (size > limit - scalable->held_bytes)
             return sw_fail(SW_LIMIT, op,
-                           "%" PRIu64 " bytes on top of %" PRIu64 " of a limit of %" PRIu64, size,
-                           scalable->held_bytes, limit);
+                           "%" PRIu64 " bytes would exceed limit_bytes=%" PRIu64 "; %" PRIu64
+                           " are held",
+                           size, limit, scalable->held_bytes);
     }
     if (!has_place(scalable) || !can_make(scalable, &child))
         return sw_fail(SW_NOMEM, op, "no memory for a block of %" PRIu64 " bytes", child.size);

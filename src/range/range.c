@@ -121,7 +121,8 @@ static sw_cold uint64_t refuse_size(sw_range *range, uint64_t size, const char *
     if (size == 0) {
         (void)sw_fail(SW_INVALID, op, "a request of size 0: ask for 1 or more");
     } else if (size > range->size) {
-        (void)sw_fail(SW_NOMEM, op, "a request of size %" PRIu64 " in a range of %" PRIu64, size,
+        (void)sw_fail(SW_NOMEM, op,
+                      "a request of size %" PRIu64 " is larger than the range of %" PRIu64, size,
                       range->size);
         range->refused++;
     } else {

@@ -44,15 +44,14 @@ class ArenaAllocator(Uncopied):
         arena: it must have no attached collector, which would need to know each allocation.
 
     Raises:
-        StateError: the arena is closed, or a heap is attached; or on entry, it is entered already.
-        UnsupportedError: this Python has no C interface of numpy.
+        StateError: on entry: the arena is closed, a heap is attached, or it is entered already.
+        UnsupportedError: on entry: this Python has no C interface of numpy.
     """
 
     __slots__ = ("_arena", "_before")
+    _made_with = "_arena"
 
     def __init__(self, arena: Arena) -> None:
-        if hasattr(self, "_arena"):
-            raise TypeError("this ArenaAllocator is made already; make another")
         _lib.check_type(arena, Arena, "arena")
         self._arena = arena
         self._before: list[Any] = []  # numpy's allocator outside the `with` statement

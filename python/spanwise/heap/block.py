@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spanwise import _lib
 from spanwise._lib import ffi, lib, output_of
-from spanwise._owner import Claim, Count, Life, Made, array_at, refuse_views
+from spanwise._owner import Claim, Count, Life, Viewed, array_at, refuse_views
 from spanwise.errors import (
     BlockFreedError,
     InvalidError,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from spanwise.heap.heap import Heap
 
 
-class Slot(Made):
+class Slot(Viewed):
     """Base of blocks: an address, two sizes, a free that succeeds once, and views."""
 
     __slots__ = ("__weakref__", "_address", "_claim", "_size", "_usable", "_views")
@@ -66,11 +66,10 @@ class Slot(Made):
         """Claim the block for a free; of concurrent calls exactly one succeeds."""
         if not self._claim.take():
             raise BlockFreedError(f"{self!r} is already free", "DOUBLE_FREE")
-        try:
-            refuse_views(self._views.alive, self, before)
-        except BaseException:
+        alive = self._views.alive
+        if alive:
             self._claim.give_back()
-            raise
+            refuse_views(alive, self, before)
 
     def _array(self, life: Callable[[], Life]) -> NDArray[np.uint8]:
         """Return the bytes, which cannot be freed after `life()`. The caller holds the lock."""
@@ -185,22 +184,6 @@ class Block(Slot):
             HeapClosedError: the heap is closed.
             UnsupportedError: the heap is dry, so it has no memory.
         """
-        return self._export()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        array: NDArray[Any] = self.view()
-        if dtype is not None and np.dtype(dtype) != array.dtype:
-            if copy is False:
-                raise ValueError(f"a view of type {np.dtype(dtype)} needs a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __buffer__(self, flags: int, /) -> memoryview:
-        array: Any = self._export()
-        return memoryview(array)
-
-    def _export(self) -> NDArray[np.uint8]:
-        """Return the bytes as an array that keeps the block allocated until no view is left."""
         handle = self._handle
         if handle.dry:
             raise UnsupportedError(f"{self!r} has no memory: its heap is dry")
@@ -210,7 +193,7 @@ class Block(Slot):
     def __repr__(self) -> str:
         return (
             f"<Block of heap {self._handle.id}: {self.size_bytes} B, {self._usable} usable,"
-            f" at {self._address:#x}>"
+            f" at {self._address:#x}{', freed' if self.freed else ''}>"
         )
 
 
@@ -222,7 +205,7 @@ def request_of(size: SupportsIndex, zero: bool, align: SupportsIndex | None, sca
     """Check the arguments of `Heap.alloc` before the heap is entered: they may close it."""
     wanted = _lib.as_index(size, "size")
     flags = (lib.SW_ZERO if zero else 0) | (lib.SW_SCAN if scan else 0)
-    return wanted, None if align is None else _lib.as_index(align, "align"), flags
+    return wanted, None if align is None else _lib.as_index(align, "align", least=1), flags
 
 
 def new_block(
@@ -233,7 +216,7 @@ def new_block(
     alloc, aligned = functions
     p = alloc(c_source, size, flags) if align is None else aligned(c_source, size, align, flags)
     if p == ffi.NULL:
-        raise _failure(handle, size)
+        raise _failure(handle, size, align)
     scan = flags >= lib.SW_SCAN
     usable = _usable(handle, c_heap, p, size, scan)
     return Block._make(handle, int(ffi.cast("uintptr_t", p)), size, usable, scan)
@@ -262,12 +245,15 @@ def _usable(handle: HeapHandle, c_heap: Any, p: Any, size: int, scan: bool) -> i
     return int(lib.sw_heap_usable_size(c_heap, p)) or 16
 
 
-def _failure(handle: HeapHandle, size: int) -> SpanwiseError:
+def _failure(handle: HeapHandle, size: int, align: int | None = None) -> SpanwiseError:
     last = lib.sw_last_error()
     name = _lib.text(lib.sw_status_name(last.status))
+    error: SpanwiseError = OutOfMemoryError(f"heap {handle.id}: {size} bytes: out of memory")
     if name in ("NOMEM", "LIMIT", "INVALID"):
-        return _lib.failure(last.status)
-    return OutOfMemoryError(f"heap {handle.id}: {size} bytes: out of memory")
+        error = _lib.failure(last.status)
+    if align is not None and isinstance(error, OutOfMemoryError):
+        return type(error)(f"{error}, with align={align}")
+    return error
 
 
 # --- thread caches --------------------------------------------------------------------------------

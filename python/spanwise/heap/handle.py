@@ -184,6 +184,7 @@ class HandleOwner(Closable):
 
     __slots__ = ()
     _handle: Any
+    _made_with = "_handle"
 
     @property
     def closed(self) -> bool:

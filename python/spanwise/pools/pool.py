@@ -306,6 +306,8 @@ class SlabBlock(Slot):
     def view(self) -> NDArray[np.uint8]:
         """Return the requested bytes as a writable uint8 array of shape (size_bytes,), not a copy.
 
+        `np.asarray(block)` and, from Python 3.12, `memoryview(block)` do the same.
+
         Raises:
             BlockFreedError: it was freed.
         """
@@ -318,7 +320,7 @@ class SlabBlock(Slot):
 
     def __repr__(self) -> str:
         size = f"{self.size_bytes:,} B, {self.usable_bytes:,} usable"
-        return f"<SlabBlock at {self._address:#x}: {size}>"
+        return f"<SlabBlock at {self._address:#x}: {size}{', freed' if self.freed else ''}>"
 
 
 class TieredSlabs(HeapUser):

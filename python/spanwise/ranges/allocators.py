@@ -86,7 +86,7 @@ class RangeBase(Owner):
     """
 
     def __init__(self, size: int, **options: int) -> None:
-        self._size = _lib.as_index(size, "size")
+        self._size = _lib.as_index(size, "size", SIZE_MAX, least=1)
         given = _lib.options_of("sw_range_options", **options)
         super().__init__(_lib.output_of(lib.sw_range_create, self._size, given), _destroy)
 
@@ -105,7 +105,7 @@ class RangeBase(Owner):
             OutOfMemoryError: no hole is large enough.
             InvalidError: size is 0 or negative.
         """
-        number = _lib.as_index(size, "size")
+        number = _lib.as_index(size, "size", least=1)
         with self._lock:
             offset = int(lib.sw_range_alloc(self._open(), number))
             if offset == NONE:
@@ -118,7 +118,7 @@ class RangeBase(Owner):
         Raises:
             InvalidError: size is 0 or negative.
         """
-        number = _lib.as_index(size, "size")
+        number = _lib.as_index(size, "size", least=1)
         with self._lock:
             lib.sw_clear_error()
             offset = int(lib.sw_range_find(self._open(), number))
@@ -134,16 +134,16 @@ class RangeBase(Owner):
             OverlapError: a part of it is already free.
             InvalidError: it is empty, outside the range or, with buddies, not one allocation.
         """
-        where, number = _lib.as_index(offset, "offset"), _lib.as_index(size, "size")
+        where, number = _lib.as_index(offset, "offset"), _lib.as_index(size, "size", least=1)
         self._checked(lib.sw_range_free, where, number)
 
     def scope(self, size: int) -> RangeScope:
         """Return a context manager that holds an allocation: `with a.scope(100) as offset:`.
 
         Raises:
-            InvalidError: size is negative. Entering raises the errors of `alloc`.
+            InvalidError: size is 0 or negative. Entering raises the other errors of `alloc`.
         """
-        return RangeScope(self, _lib.as_index(size, "size"))
+        return RangeScope(self, _lib.as_index(size, "size", least=1))
 
     def reset(self) -> None:
         """Free everything."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Life, Made, Owned, refuse_views, view_at
+from spanwise._owner import Count, Life, Owned, Viewed, refuse_views, view_at
 from spanwise.errors import BlockFreedError, InvalidError, OverlapError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class BlockSource(Protocol):
     def _check_open(self) -> None: ...
 
 
-class ScalableBlock(Made):
+class ScalableBlock(Viewed):
     """A block of a scalable allocator, allocated until `free` or until the last reference goes.
 
     Any part can be freed, in any order; offsets are from the first byte of the whole block. While a
@@ -150,6 +150,8 @@ class ScalableBlock(Made):
     def view(self, start: SupportsIndex = 0, stop: SupportsIndex | None = None) -> memoryview:
         """Return the bytes from `start` to `stop`, by default all, without a copy.
 
+        `np.asarray(block)` and, from Python 3.12, `memoryview(block)` do the same for all bytes.
+
         Raises:
             BlockFreedError: it was freed, or a part of these bytes was.
             InvalidError: the offsets are outside the block.
@@ -167,9 +169,6 @@ class ScalableBlock(Made):
         self._allocator._open()
         if not any(one is piece for one in self._pieces):
             raise BlockFreedError(f"{self!r}: it was freed", "DOUBLE_FREE")
-
-    def __buffer__(self, flags: int, /) -> memoryview:
-        return self.view()
 
     def free(self, start: SupportsIndex | None = None, stop: SupportsIndex | None = None) -> None:
         """Free the bytes from `start` to `stop`; by default all that are not freed.
@@ -196,10 +195,7 @@ class ScalableBlock(Made):
                 for piece in pieces:
                     piece.give_back()
                 return
-            first, last = self._range(0 if start is None else start, stop)
-            if first == last:
-                raise InvalidError(f"start {first} is not below stop {last}")
-            self._free(first, last)
+            self._free(*self._range(0 if start is None else start, stop, least=1))
 
     def shrink(self, keep: SupportsIndex) -> None:
         """Free all but the first `keep` bytes of the whole block; the block if `keep` is 0.
@@ -225,12 +221,19 @@ class ScalableBlock(Made):
                     if stop > first:
                         self._free(max(start, first), stop)
 
-    def _range(self, start: SupportsIndex, stop: SupportsIndex | None) -> tuple[int, int]:
-        """Return checked offsets; a missing stop is the end of the last part."""
-        bounds = self._bounds()
-        end = bounds[-1][1] if bounds else 0
-        last = end if stop is None else _lib.as_index(stop, "stop", self._size)
-        return _lib.as_index(start, "start", self._size if stop is None else last), last
+    def _range(
+        self, start: SupportsIndex, stop: SupportsIndex | None, *, least: int = 0
+    ) -> tuple[int, int]:
+        """Return checked offsets of `least` bytes; a missing stop is the end of the last part."""
+        first = _lib.as_index(start, "start", self._size)
+        last = self._size if stop is None else _lib.as_index(stop, "stop", self._size)
+        self._check_live()
+        end = self._bounds()[-1][1]
+        if stop is None and first <= end:
+            last = end
+        if last - first < least:
+            raise InvalidError(f"start {first} is not below stop {last}")
+        return first, last
 
     def _start(self, piece: Piece) -> int:
         return piece.address - self._address

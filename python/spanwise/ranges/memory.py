@@ -64,8 +64,6 @@ class Memory(Uncopied):
     """
 
     def __init__(self, *buffers: Any) -> None:
-        if hasattr(self, "_life"):
-            raise TypeError(f"this {type(self).__name__} is made already; make another")
         self._lock = threading.RLock()
         self._c = ffi.new("sw_memory *")
         lib.sw_memory_init(self._c, ffi.NULL)

@@ -43,6 +43,8 @@ class Reader(Uncopied, io.RawIOBase):
         InvalidError: its bytes are not contiguous.
     """
 
+    _made_with = "_memory"
+
     def __init__(self, source: Any) -> None:
         super().__init__()
         self._memory = (

@@ -122,7 +122,7 @@ class ScalableAllocator(Owner):
             InvalidError: size is 0 or negative.
             OutOfMemoryError: no memory (LimitError: the limit is reached).
         """
-        number = _lib.as_index(size, "size")
+        number = _lib.as_index(size, "size", least=1)
         with self._lock:
             return ScalableBlock._make(self, self._take(number))
 
@@ -207,7 +207,7 @@ class ScalableAllocator(Owner):
         ...     allocator.find(100) == allocator.alloc(100).address
         True
         """
-        number = _lib.as_index(size, "size")
+        number = _lib.as_index(size, "size", least=1)
         with self._lock:
             address = lib.sw_scalable_borrow(self._open(), number)
             if address == ffi.NULL:
@@ -315,7 +315,7 @@ class MemoryAllocator(ScalableAllocator):
     """
 
     def __init__(self, size: SupportsIndex, *, backing: str = "system") -> None:
-        _lib.as_index(size, "size")
+        _lib.as_index(size, "size", least=1)
         super().__init__(
             first_bytes=size, child_limit_bytes=size, limit_bytes=size, backing=backing
         )
@@ -412,7 +412,7 @@ class RecyclableMemory(Memory):
             OutOfMemoryError: no memory (LimitError: the allocator's limit is reached).
             StateError: the allocator is closed.
         """
-        number = _lib.as_index(size, "size")
+        number = _lib.as_index(size, "size", least=1)
         with self._lock:
             piece = self._source._take(number)
             view = self._export(piece)

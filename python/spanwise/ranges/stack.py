@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 
 from spanwise import _lib
 from spanwise._lib import check, ffi, lib
-from spanwise._owner import Count, Made, Owner, end_body, refuse_views, view_at
+from spanwise._owner import Count, Made, Owner, Viewed, end_body, refuse_views, view_at
 from spanwise.errors import InvalidError, StateError
 from spanwise.results.rows import Result
 
@@ -43,7 +43,7 @@ class StackStats(Result):
     slack_bytes: int
 
 
-class StackBlock(Made):
+class StackBlock(Viewed):
     """The bytes of one push, identified by depth, so that it stays valid when the stack moves."""
 
     __slots__ = ("__weakref__", "_depth", "_released", "_size", "_stack", "_views")
@@ -89,6 +89,8 @@ class StackBlock(Made):
 
     def view(self) -> memoryview:
         """Return the bytes, without a copy; while the view is alive, the block stays where it is.
+
+        `np.asarray(block)` and, from Python 3.12, `memoryview(block)` do the same.
 
         Raises:
             StateError: the block was released.

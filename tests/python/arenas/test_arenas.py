@@ -165,6 +165,8 @@ def test_what_is_refused() -> None:
     arena.close()
     with pytest.raises(sw.StateError, match="the Arena is closed"):
         arena.attach(None)
+    with pytest.raises(sw.StateError, match="the Arena is closed"), sw.ArenaAllocator(arena):
+        pytest.fail("the body ran")
 
 
 # --- views, savepoints, holds ---------------------------------------------------------------------

@@ -61,8 +61,14 @@ def test_sizes_that_raise(heap: sw.Heap) -> None:
 
     with pytest.raises(KeyError, match="from __index__"):
         heap.alloc(Raises())
-    with pytest.raises(sw.InvalidError, match=r"^alignment 24 is not a power of two$"):
-        heap.alloc(8, align=24)
+    for align, said in (
+        (24, "alignment 24 is not a power of two"),
+        (0, "align 0: give 1 or more"),
+        (-1, "align -1 is negative; give 1 or more"),
+        (1 << 62, f"heap {heap.id}: 8 bytes: out of memory, with align={1 << 62}"),
+    ):
+        with pytest.raises((sw.InvalidError, sw.OutOfMemoryError), match=f"^{said}$"):
+            heap.alloc(8, align=align)
     assert heap.stats().live_objects == 0
 
 
@@ -126,7 +132,7 @@ def test_realloc_keeps_the_bytes(heap: sw.Heap) -> None:
 def test_realloc_that_fails_changes_nothing(heap: sw.Heap) -> None:
     block = heap.alloc(100)
     view = block.view()
-    with pytest.raises(sw.BlockBusyError, match="before resizing it delete"):
+    with pytest.raises(sw.BlockBusyError, match=r"at \w+> is alive; before resizing it delete"):
         block.realloc(200)
     del view
     with pytest.raises(sw.OutOfMemoryError):
@@ -140,7 +146,7 @@ def test_a_block_is_freed_with_its_heap() -> None:
         block, freed = heap.alloc(100), heap.alloc(100)
         freed.free()
         assert (block.freed, freed.freed) == (False, True)
-    assert block.freed
+    assert block.freed and repr(block).endswith(f" at {block.address:#x}, freed>")
     for use in (block.view, block.free):
         with pytest.raises(sw.HeapClosedError, match="is closed"):
             use()
@@ -218,7 +224,7 @@ def test_double_free(heap: sw.Heap) -> None:
     block.free()
     with pytest.raises(sw.BlockFreedError) as caught:
         block.free()
-    assert str(caught.value) == f"{shown} is already free"
+    assert str(caught.value) == f"{shown[:-1]}, freed> is already free"
     assert caught.value.code == "DOUBLE_FREE"
     with pytest.raises(sw.BlockFreedError, match=r" is free$"):
         block.view()

@@ -176,10 +176,63 @@ def test_parts_are_freed_in_any_order() -> None:
 
 def test_offsets_that_a_block_does_not_have() -> None:
     block = sw.ScalableAllocator().alloc(100)
-    for start, stop in ((-1, 5), (5, 101), (7, 6), (5, 5), (100, None)):
-        with pytest.raises(sw.InvalidError):
+    for start, stop, said in (
+        (-1, 5, "start -1 is negative"),
+        (5, 101, "stop 101 is too large"),
+        (7, 6, "start 7 is not below stop 6"),
+        (5, 5, "start 5 is not below stop 5"),
+        (100, None, "start 100 is not below stop 100"),
+    ):
+        with pytest.raises(sw.InvalidError, match=said):
             block.free(start, stop)
-    assert list(block.parts) == [(0, 100)]
+    assert list(block.parts) == [(0, 100)] and len(block.view(100)) == 0
+    block.free(60, 100)
+    with pytest.raises(sw.OverlapError, match="bytes 70 to 100 were freed"):
+        block.free(70)
+    with pytest.raises(sw.BlockFreedError, match="bytes 70 to 100 were freed"):
+        block.view(70)
+    with pytest.raises(sw.InvalidError, match="start 7 is not below stop 6"):
+        block.view(7, 6)
+
+
+def test_numpy_reads_blocks() -> None:
+    """As views, not as objects of 0 dimensions."""
+    with sw.ScalableAllocator() as allocator, sw.Stack() as stack, sw.Heap() as heap:
+        slabs = sw.TieredSlabs(heap)
+        for block in (allocator.alloc(8), stack.push(8), slabs.alloc(8)):
+            array = np.asarray(block)
+            array[:] = range(8)
+            assert (array.dtype.name, array.shape) == ("uint8", (8,))
+            assert bytes(block.view()) == bytes(range(8))
+            assert np.asarray(block, np.int64).sum() == np.array(block).sum() == 28
+            del array
+        slabs.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        sw.Arena,
+        sw.ScalableAllocator,
+        sw.Stack,
+        partial(sw.RangeAllocator, 10),
+        partial(sw.Pool, sw.Heap(), 16),
+    ],
+)
+def test_what_is_closed_is_not_entered(make: Callable[[], Any]) -> None:
+    with make() as closed:
+        pass
+    with pytest.raises(sw.StateError, match="closed; make another"), closed:
+        pytest.fail("the body ran")
+
+
+def test_a_limit_is_named_with_what_is_held() -> None:
+    with sw.ScalableAllocator(limit_bytes=20_000) as allocator:
+        block = allocator.alloc(100)
+        said = "18000 bytes would exceed limit_bytes=20000; 16384 are held"
+        with pytest.raises(sw.LimitError, match=said):
+            allocator.alloc(18_000)
+        block.free()
 
 
 def test_a_block_in_parts_is_not_added_to_a_memory() -> None:
