@@ -134,7 +134,7 @@ def mutator_utilisation(
         within = np.interp(candidates + window, times, paused) - np.interp(
             candidates, times, paused
         )
-        rows["utilisation"][row] = min(max(1 - float(within.max()) / window, 0.0), 1.0)
+        rows["utilisation"][row] = min(max(round(1 - float(within.max()) / window, 12), 0.0), 1.0)
     return as_rows(rows)
 
 

@@ -24,7 +24,7 @@ from spanwise.gc.objects import (
     new_object,
     set_finalizer,
 )
-from spanwise.gc.roots import RootRange, ShadowFrame
+from spanwise.gc.roots import WORDS_MAX, RootRange, ShadowFrame
 from spanwise.heap.options import HeapOptions, as_options, c_options
 from spanwise.tables.table import SizeClassTable, as_table
 
@@ -116,6 +116,9 @@ class CollectedHeap(Cycles):
                 the module struct, "P" for pointers, whose fields are f0, f1, ...
             pointers: indices of the 8-byte words that hold pointers, if it has no fields.
 
+        Data fields convert values as numpy does: 2.5 is stored as 2 in a field of type "i4", and 9
+        bytes lose the last one in "S8".
+
         Raises:
             InvalidError: the layout is not allowed, or a word is outside it.
             TypeError: the layout is none of these.
@@ -177,11 +180,7 @@ class CollectedHeap(Cycles):
         """
         self._check_type(type)
         _lib.check_callable(finalizer, "finalizer")
-        number = _lib.as_index(count, "count")
-        if number == 0 or number * type.size_bytes > _lib.SIZE_MAX:
-            raise InvalidError(
-                f"{number} objects of {type.size_bytes} B: give 1 or more, within the address space"
-            )
+        number = _lib.as_index(count, "count", _lib.SIZE_MAX // type.size_bytes, least=1)
         with self._handle as c_gc:
             p = self._new(c_gc, type.id, number)
             if p == ffi.NULL:
@@ -233,7 +232,7 @@ class CollectedHeap(Cycles):
         Raises:
             InvalidError: count is 0 or negative.
         """
-        return RootRange._make(self._handle, self._positive(count))
+        return RootRange._make(self._handle, _lib.as_index(count, "count", WORDS_MAX, least=1))
 
     def frame(self, count: SupportsIndex) -> ShadowFrame:
         """Return a frame of this thread's shadow stack: words that are roots inside a `with`.
@@ -247,13 +246,7 @@ class CollectedHeap(Cycles):
         Raises:
             InvalidError: count is 0 or negative.
         """
-        return ShadowFrame._make(self._handle, self._positive(count))
-
-    def _positive(self, count: SupportsIndex) -> int:
-        number = _lib.as_index(count, "count", 1 << 40)
-        if number == 0:
-            raise InvalidError("count 0: give 1 or more")
-        return number
+        return ShadowFrame._make(self._handle, _lib.as_index(count, "count", WORDS_MAX, least=1))
 
     def _check_object(self, target: CollectedObject) -> None:
         _lib.check_type(target, CollectedObject, "target")
@@ -443,5 +436,7 @@ class CollectedHeap(Cycles):
             InvalidError: `ms` is not positive.
         """
         _lib.check_type(ms, (int, float), "ms")
+        if not ms > 0:
+            raise InvalidError(f"ms {ms}: give a time above 0")
         with self._handle as c_gc:
-            check(lib.sw_gc_set_stop_ns(c_gc, _lib.as_index(round(ms * 1e6), "ms")))
+            check(lib.sw_gc_set_stop_ns(c_gc, int(min(max(ms * 1e6, 1), 2**62))))

@@ -79,20 +79,23 @@ class ObjectType:
 def size_of(layout: Layout) -> tuple[int, tuple[int, ...], np.dtype[Any] | None]:
     """Return size, words with pointers, and fields of a layout that `add_type()` was given."""
     if hasattr(type(layout), "__index__"):
-        return _lib.as_index(layout, "layout", TYPE_BYTES_MAX), (), None  # type: ignore[arg-type]
+        size = _lib.as_index(layout, "layout", TYPE_BYTES_MAX, least=1)  # type: ignore[arg-type]
+        return size, (), None
     fields = from_format(layout) if isinstance(layout, str) else _as_dtype(layout)
     words = tuple(_pointer_words(fields))
     size = -(-fields.itemsize // WORD) * WORD if words else fields.itemsize
-    return _lib.as_index(size, "layout", TYPE_BYTES_MAX), words, fields
+    return _lib.as_index(size, "layout", TYPE_BYTES_MAX, least=1), words, fields
 
 
 def _as_dtype(layout: Any) -> np.dtype[Any]:
+    found = type(layout).__name__
+    wrong = f'layout: give bytes, fields such as [("next", object)], or a format, not {found}'
     if layout is None:  # numpy's name for float64
-        raise TypeError("layout: give bytes, a structured numpy type or a format, not None")
+        raise TypeError(wrong)
     try:
         kind: np.dtype[Any] = np.dtype(layout)
-    except TypeError as error:
-        raise TypeError(f"layout: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"layout: {error}" if isinstance(layout, list) else wrong) from error
     return kind if kind.names is not None else np.dtype([("f0", kind)])
 
 

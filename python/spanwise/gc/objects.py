@@ -7,7 +7,8 @@ The C finalizer of an object only stores the object's address, so C never calls 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, SupportsIndex, TypeAlias
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from spanwise import _format, _lib
 from spanwise._lib import check, ffi, lib, output_of
 from spanwise._owner import Life, Made
-from spanwise.errors import BlockFreedError, InvalidError, StateError
+from spanwise.errors import BlockFreedError, HeapClosedError, InvalidError, StateError
 from spanwise.gc.handle import GcHandle
 from spanwise.gc.layouts import WORD, ObjectType
 
@@ -53,7 +54,8 @@ class CollectedObject(_Row):
 
     `obj["field"]` reads and writes a field of a type with fields, `obj[i, "field"]` that of object
     i of several; `obj[word]` reads and writes a pointer by the index of its word. Pointers are
-    read as objects, None for NULL.
+    read as objects, None for NULL. Array fields are read as copies: a tuple of objects, or a
+    read-only numpy array; assign the whole field.
 
     >>> heap = CollectedHeap()
     >>> node = heap.add_type("node", [("next", object), ("value", "i8")])
@@ -62,16 +64,23 @@ class CollectedObject(_Row):
     >>> del second
     >>> first["next"]["value"]
     7
+    >>> tree = heap.new(heap.add_type("tree", [("children", object, 2), ("at", "f8", 3)]))
+    >>> tree["children"], tree["at"] = [first, None], [1, 2, 3]
+    >>> tree["at"]
+    array([1., 2., 3.])
 
     An object of `CollectedHeap.new_untyped()` holds words that may be pointers: `obj[word]` reads a
     number, and writes a number or an object.
 
     Raises:
         BlockFreedError: the object, or the one that is read, was freed, or the object released.
-        InvalidError: there is no such field or pointer, or an object belongs to another heap.
+        InvalidError: there is no such field or pointer, numpy or an array field does not take the
+            value, or an object belongs to another heap.
+        TypeError, OverflowError: numpy does not take the value, or a pointer is no object.
     """
 
     __slots__ = ("_address", "_kept", "_life")
+    __iter__ = None  # otherwise `list(obj)` and `x in obj` would read words
     _maker = "CollectedHeap.new"
 
     def _set(self, handle: GcHandle, kind: ObjectType, count: int, address: int) -> None:
@@ -94,7 +103,8 @@ class CollectedObject(_Row):
         return self._kept.freed
 
     def __repr__(self) -> str:
-        what = "freed" if self.freed else "released" if self.released else hex(self._address)
+        what = "released" if self.released else hex(self._address)
+        what = "freed" if self.freed else "of a closed heap" if self._handle.closed else what
         row = f"{self._count} x " if self._count != 1 else ""
         return f"<CollectedObject {row}{_format.clipped(self._type.name)}, {what}>"
 
@@ -146,7 +156,9 @@ class CollectedObject(_Row):
     def _read(self, index: int, name: str) -> Any:
         kind = self._type._field(name)
         with self._handle:
-            value = self._rows()[name][index].copy()
+            copied = self._rows()[name][index : index + 1].copy()
+            copied.flags.writeable = False
+            value = copied[0]
             if not kind.base.hasobject:
                 plain = isinstance(value, np.generic) and value.dtype.names is None
                 return value.item() if plain else value
@@ -157,16 +169,16 @@ class CollectedObject(_Row):
     def _write(self, index: int, name: str, value: Any) -> None:
         kind = self._type._field(name)
         if not kind.base.hasobject:
-            converted = np.empty(kind.shape, kind.base)
-            converted[...] = value  # numpy raises TypeError, ValueError or OverflowError
+            converted = _converted(value, kind, f"field {name!r}")
             with self._handle:
                 self._rows()[name][index] = converted
             return
-        values = [value] if kind.shape == () else list(_lib.as_iterable(value, "value"))
-        if len(values) != int(np.prod(kind.shape)):
-            raise InvalidError(f"field {name!r}: {len(values)} values for shape {kind.shape}")
+        values = [value] if kind.shape == () else _values(value, kind, f"field {name!r}")
         with self._handle as c_gc:
-            addresses = [ffi.cast("void *", address_for(self._handle, one)) for one in values]
+            addresses = [
+                ffi.cast("void *", address_for(self._handle, one, f"field {name!r}"))
+                for one in values
+            ]
             self._check_kept()
             at = self._address + index * self._type.size_bytes + self._type._offset(name)
             targets = ffi.new("void *[]", addresses)
@@ -222,6 +234,28 @@ class CollectedObject(_Row):
             lib.sw_heap_free(self._handle.heap, ffi.cast("void *", self._address))
 
 
+def _converted(value: Any, kind: np.dtype[Any], what: str) -> NDArray[Any]:
+    """Convert a value for a field without pointers; an error names the field."""
+    converted = np.empty(kind.shape, kind.base)
+    try:
+        converted[...] = value
+    except (TypeError, ValueError, OverflowError) as error:
+        kinds = (TypeError, OverflowError)
+        wrong = next((one for one in kinds if isinstance(error, one)), InvalidError)
+        raise wrong(f"{what}: {error}") from error
+    return converted
+
+
+def _values(value: Any, kind: np.dtype[Any], what: str) -> list[Any]:
+    """Return the values for an array of pointers."""
+    values, count = list(value) if isinstance(value, Iterable) else None, int(np.prod(kind.shape))
+    if values is not None and len(values) == count:
+        return values
+    few = ", ".join(["a", "None", "None"][:count] + ["..."] * (count > 3))
+    wrong = TypeError if values is None else InvalidError
+    raise wrong(f"{what} takes {_format.plural(count, 'object')}, such as [{few}]")
+
+
 class WeakObject(_Row):
     """A weak reference to a collected object: calling it returns the object, None once it is gone.
 
@@ -255,11 +289,20 @@ class WeakObject(_Row):
             HeapClosedError: the heap is closed.
         """
         with self._handle as c_gc:
-            address = int(ffi.cast("uintptr_t", output_of(lib.sw_gc_ref_get, c_gc, self._ref)))
+            address = self._get(c_gc)
             return object_at(self._handle, address, self._type, self._count) if address else None
 
+    def _get(self, c_gc: Any) -> int:
+        """Return the address of the object; 0 if it is gone."""
+        return int(ffi.cast("uintptr_t", output_of(lib.sw_gc_ref_get, c_gc, self._ref)))
+
     def __repr__(self) -> str:
-        return f"<WeakObject to {self._type!r}{', long' if self._long else ''}>"
+        try:
+            with self._handle as c_gc:
+                state = "" if self._get(c_gc) else ", dead"
+        except HeapClosedError:
+            state = ", of a closed heap"
+        return f"<WeakObject to {self._type!r}{', long' if self._long else ''}{state}>"
 
 
 class Graph(Made):
@@ -314,17 +357,32 @@ class Graph(Made):
 Finalizer: TypeAlias = Callable[[CollectedObject], object]
 
 
-class _Unraisable:
-    """Passes an exception to `sys.unraisablehook`, as Python does for destructors."""
+class _Raises:
+    """Raises an exception as the callback of a weak reference, in the name of a finalizer."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, finalizer: Finalizer, error: Exception) -> None:
+        self.finalizer = finalizer
         self.error = error
 
-    def __del__(self) -> None:
+    def __call__(self, _: object) -> None:
         try:
             raise self.error
         finally:
             del self.error  # the error's traceback refers to this frame
+
+    def __repr__(self) -> str:
+        return f"finalizer {self.finalizer!r}"
+
+
+def _pass_on(finalizer: Finalizer, error: Exception) -> None:
+    """Pass an exception to `sys.unraisablehook`, as Python does for callbacks of weak references.
+
+    Python has no function for that.
+    """
+    dying: set[None] = set()
+    reference = weakref.ref(dying, _Raises(finalizer, error))
+    del error  # its traceback will refer to this frame
+    del dying, reference
 
 
 def set_finalizer(handle: GcHandle, target: CollectedObject, finalizer: Finalizer | None) -> None:
@@ -347,7 +405,7 @@ def _nothing() -> None:
     """Do nothing: C has called the finalizer."""
 
 
-def _take_due(handle: GcHandle) -> Callable[[], object] | None:
+def _take_due(handle: GcHandle) -> partial[Any] | None:
     """Return the call of a due finalizer, whose object becomes a root again; None if none is due.
 
     The finalizer of an object with an arena (`Arena.free_with`) is C's, and has been called.
@@ -358,7 +416,7 @@ def _take_due(handle: GcHandle) -> Callable[[], object] | None:
             return None
         address = int(ffi.cast("uintptr_t", handle.note[0]))
         if address == 0:
-            return _nothing
+            return partial(_nothing)
         finalizer, kind, count = handle.finalizers.pop(address)
         return partial(finalizer, object_at(handle, address, kind, count))
 
@@ -374,7 +432,7 @@ def call_due(handle: GcHandle, most: int | None) -> int:
         try:
             call()
         except Exception as error:
-            _Unraisable(error)
+            _pass_on(call.func, error)
     handle.drop_freed_arenas()
     return called
 
@@ -406,9 +464,9 @@ def object_from(handle: GcHandle, address: int) -> CollectedObject | None:
     return object_at(handle, address, *layout)
 
 
-def address_for(handle: GcHandle, value: CollectedObject | None) -> int:
+def address_for(handle: GcHandle, value: CollectedObject | None, what: str = "value") -> int:
     """Return the address to write for a pointer; inside `with handle`."""
-    _lib.check_type(value, (CollectedObject, type(None)), "value")
+    _lib.check_type(value, (CollectedObject, type(None)), what)
     if value is None:
         return 0
     if value._handle is not handle:

@@ -16,6 +16,8 @@ from spanwise.errors import StateError
 from spanwise.gc.handle import GcHandle
 from spanwise.gc.objects import CollectedObject, address_for, object_from
 
+WORDS_MAX = 1 << 40
+
 
 class _Words(Made):
     """Base of classes with root words: `words[i] = object`, `words[i]`, `len(words)`."""

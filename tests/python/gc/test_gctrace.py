@@ -235,6 +235,12 @@ def test_utilisation_is_that_of_every_window(seed: int) -> None:
     assert rows["utilisation"] == pytest.approx(expected, abs=1e-12)
 
 
+def test_nothing_left_is_exactly_zero() -> None:
+    """1 - 0.3 / 0.3 in floating point, of pauses that add up to it, is 1e-16."""
+    rows = sw.mutator_utilisation([0, 0.1, 0.2], [0.1, 0.1, 0.1], 1, [0.3])
+    assert rows["utilisation"].tolist() == [0]
+
+
 def test_wrong_times() -> None:
     for starts, lengths, total, windows in (
         ([1], [1], 0, [1]),
