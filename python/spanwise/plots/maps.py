@@ -319,8 +319,8 @@ def _explain(ax: Axes, own: bool, grid: Grid, by: str, most: float) -> None:
     label = f"{MEASURES[by]}{', ' + unit if unit else ''}"
     bar = add_colour_bar(ax, cm.ScalarMappable(norm, COLOUR_MAP), label)
     if by == "class":
-        ticks = range(0, int(most) + 1, 2)
-        bar.set_ticks(list(ticks), labels=[_format.size(SMALLEST << k) for k in ticks])
+        ticks = [*range(0, int(most), 2), most]
+        bar.set_ticks(ticks, labels=[_format.size(round(SMALLEST * 2**k)) for k in ticks])
     hatches = {LARGE: "////", FREE: "....", NOT_HELD: ""}
     shown = [
         patches.Patch(facecolor=colour, edgecolor="#444444", hatch=hatches[kind], label=label)
@@ -396,7 +396,7 @@ def slots(tiles: HeapMap, tile: int, ax: Axes | None = None) -> Axes:
         raise InvalidError(f"tile {tile}: free pages have no slots")
     one = tiles.array[int(tile)]
     size = (int(one["bytes"]) - int(one["tail_bytes"])) // len(rows)
-    width = 1 << int(np.ceil(np.log2(max(np.sqrt(2 * len(rows)), 1))))
+    width = min(1 << int(np.ceil(np.log2(np.sqrt(2 * len(rows))))), len(rows))
     height = -(-len(rows) // width)
     share = np.full(height * width, np.nan)
     share[: len(rows)] = np.where(rows["live"], rows["requested_bytes"] / size, np.nan)

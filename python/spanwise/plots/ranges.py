@@ -125,7 +125,7 @@ def scalable_children(allocator: ScalableAllocator, ax: Axes | None = None) -> A
     total = _format.size(int(free.sum()))
     ax.set_title(
         f"{type(allocator).__name__}: {total} free in {_format.plural(len(rows), 'large block')},"
-        f" the largest hole {_format.size(int(hole.max(initial=0)))}"
+        f"\nthe largest hole {_format.size(int(hole.max(initial=0)))}"
     )
     add_legend(ax, own)
     return ax

@@ -102,7 +102,7 @@ def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
 
     If the first parameter is annotated with a class, an argument of another class is a TypeError,
     and so is a single object where a sequence is wanted. Classes are compared by name, because
-    pictures import models for type checkers only.
+    pictures import models for type checkers only. `ax` must be one Axes or None.
     """
     signature = inspect.signature(draw)
     argument = next(iter(signature.parameters))
@@ -117,14 +117,25 @@ def picture(draw: Callable[_P, Axes]) -> Callable[_P, Axes]:
         if args and wanted.startswith("Sequence[") and not isinstance(args[0], Iterable):
             one = type(args[0]).__name__
             raise TypeError(f"{argument} must be a list, not {one}; for a single one pass [it]")
+        given = signature.bind_partial(*args, **kwargs).arguments.get("ax")
+        if given is not None:
+            check_axes(given, "one Axes or None")
         with styled():
             ax = draw(*args, **kwargs)
-            if signature.bind(*args, **kwargs).arguments.get("ax") is not None:
+            if given is not None:
                 fit(ax)
             return ax
 
     PICTURES[draw.__name__] = drawn
     return drawn
+
+
+def check_axes(ax: Any, wanted: str = "one Axes") -> None:
+    """Raises TypeError unless the argument `ax` is an Axes."""
+    if not isinstance(ax, importlib.import_module("matplotlib.axes").Axes):
+        several = isinstance(ax, np.ndarray | list | tuple)
+        first = f"; pass axes[{', '.join('0' * np.ndim(ax))}]" if several else ""
+        raise TypeError(f"ax must be {wanted}, not {type(ax).__name__}{first}")
 
 
 def new_axes(width: float = 7.0, height: float = 4.0) -> Axes:
@@ -335,9 +346,11 @@ def save(ax: Axes, path: str | os.PathLike[str]) -> None:
     """Write the figure of an Axes, and close it.
 
     Raises:
+        TypeError: `ax` is no Axes.
         OSError: the system refused to write.
         InvalidError: matplotlib does not support the file extension.
     """
+    check_axes(ax)
     figure: Any = ax.figure
     try:
         _check_ending(Path(path))

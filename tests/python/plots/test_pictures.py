@@ -169,6 +169,30 @@ def test_a_full_span_has_the_last_colour_of_the_map() -> None:
     assert full == pytest.approx(colours[0], abs=2) and one == pytest.approx(colours[1], abs=2)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "labels"),
+    [
+        ([1024], ["8 B", "32 B", "128 B", "512 B", "1.0 KiB"]),
+        ([16, 48], ["8 B", "48 B"]),
+        ([8], ["8 B", "16 B"]),
+    ],
+)
+def test_the_colour_bar_ends_with_the_largest_class(sizes: list[int], labels: list[str]) -> None:
+    with sw.Heap("go", dry=True) as heap:
+        for size in sizes:
+            heap.alloc(size)
+        bar = heap.map().plot(by="class").figure.axes[1]
+    assert [text.get_text() for text in bar.get_yticklabels()] == labels
+
+
+def test_slots_of_a_short_span() -> None:
+    """Go's class of 27,264 bytes has 3 slots in a span."""
+    with sw.Heap("go", dry=True) as heap:
+        heap.alloc(27_264)
+        ax = heap.map().plot_slots(0)
+    assert ax.get_xlabel() == "slots of 26.6 KiB, 3 a row; a dot is a free one"
+
+
 # --- who holds ------------------------------------------------------------------------------------
 
 

@@ -81,6 +81,23 @@ def test_a_single_object_is_no_list(draw: Callable[[Any], Axes]) -> None:
         draw(RECORDING.ledger(GO))
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "said"),
+    [
+        (0, 0, "not int"),
+        (1, 2, r"not ndarray; pass axes\[0\]"),
+        (2, 2, r"not ndarray; pass axes\[0, 0\]"),
+    ],
+)
+def test_wrong_axes(rows: int, columns: int, said: str, tmp_path: Path) -> None:
+    ax: Any = plt.subplots(rows, columns)[1] if rows else 5
+    one = RECORDING.map("go")
+    for draw in (PICTURES["waste"], PICTURES["comparison"], one.plot, plots.save):
+        place = (tmp_path / "a.png",) if draw is plots.save else ()
+        with pytest.raises(TypeError, match=rf"^ax must be one Axes( or None)?, {said}$"):
+            draw(ax, *place)
+
+
 def test_a_title_replaces_the_pictures_own() -> None:
     ax = RECORDING.plot_timeline(GO)
     ax.set_title("mine")

@@ -445,3 +445,5 @@ def test_the_blocks_of_a_scalable_allocator() -> None:
         assert [round(sizes[first]) for sizes in found.values()] == [624, 100, 300]
         assert [round(sizes[1 - first]) for sizes in found.values()] == [2 * KIB, 0, 0]
         assert [text.get_text() for text in ax.get_yticklabels()] == [f"{at:#x}" for at in order]
+        ax.figure.canvas.draw()
+        assert ax.title.get_window_extent().x1 <= ax.figure.bbox.x1
