@@ -280,7 +280,9 @@ def mimalloc() -> Table:
 def pow2(largest: int = DEFAULT_LARGEST) -> Table:
     """Return the sizes 8, 16, 32, ... up to `largest` bytes, which must be a power of two."""
     if largest < 8 or largest > SIZE_MAX or largest & (largest - 1):
-        raise SizeClassError(f"largest {largest}: must be a power of two from 8 to {SIZE_MAX}")
+        raise SizeClassError(
+            f"largest_bytes {largest}: must be a power of two from 8 to {SIZE_MAX}"
+        )
     sizes = [1 << bit for bit in range(3, largest.bit_length())]
     return series("pow2", sizes, f"powers of two from 8 to {largest} B")
 
@@ -298,7 +300,8 @@ def geometric(
         raise SizeClassError(f"align {align}: must be 8 or 16")
     if not 8 <= smallest <= largest <= SIZE_MAX:
         raise SizeClassError(
-            f"sizes {smallest} to {largest}: must rise, from 8 at least to {SIZE_MAX} at most"
+            f"smallest_bytes {smallest}, largest_bytes {largest}: must rise, from 8 at least to"
+            f" {SIZE_MAX} at most"
         )
     sizes = [-(-smallest // align) * align]
     while sizes[-1] < largest:
@@ -317,7 +320,7 @@ def fibonacci(largest: int = DEFAULT_LARGEST, align: int = 16) -> Table:
         raise SizeClassError(f"align {align}: must be 8 or 16")
     if not align <= largest <= SIZE_MAX or largest % align:
         raise SizeClassError(
-            f"largest {largest}: must be a multiple of {align} from {align} to {SIZE_MAX}"
+            f"largest_bytes {largest}: must be a multiple of {align} from {align} to {SIZE_MAX}"
         )
     sizes = [8] if align == 16 else []
     low, high = 1, 2

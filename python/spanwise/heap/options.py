@@ -30,7 +30,9 @@ class HeapOptions(Result):
     """How a heap places objects and returns memory to the system. Immutable.
 
     Attributes:
-        limit_bytes: limit of committed bytes; None: no limit.
+        limit_bytes: limit of committed bytes, pages and metadata; None: no limit. A heap commits
+            about 20 KiB when it is created and 130 KiB with its first object, so under a smaller
+            limit every allocation raises LimitError.
         placement: which partly used span serves next: "lifo" (the last to become so), "address"
             (the lowest), "fullest" (with the fewest free slots) or "lasting" (the one that is
             expected to be empty last).

@@ -103,6 +103,9 @@ class Rows:
             raise _no_attribute("Rows", name, self._array.dtype) from None
 
     def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str) and index not in (self._array.dtype.names or ()):
+            columns = ", ".join(self._array.dtype.names or ())
+            raise ValueError(f"no column {index!r}; the columns are {columns}")
         found = self._array[index]
         if isinstance(found, np.void):
             return self._as_row_array()[index]

@@ -129,6 +129,8 @@ def test_rows_are_read_as_numpy_arrays() -> None:
     assert not hasattr(rows, "__array_interface__") and not hasattr(rows, "no_such_name")
     assert isinstance(rows[0], np.void) and rows[rows["truth"]]["byte"].tolist() == [1, 0]
     assert rows["signed"].max() == 2**63 - 1
+    with pytest.raises(ValueError, match=r"no column 'no'; the columns are byte, signed"):
+        rows["no"]
     rows["byte"][0] = 9
     assert rows[0]["byte"] == 9
     assert json.loads(rows[:1].to_json())[0]["three"] == [1, 2, 3]

@@ -133,6 +133,11 @@ def test_texts() -> None:
     assert table._repr_html_().count("<tr>") == 68
 
 
+def test_an_error_names_the_argument() -> None:
+    with pytest.raises(sw.InvalidError, match=r"^largest_bytes 0: must be a power of two"):
+        sw.SizeClassTable.pow2(0)
+
+
 def test_arrays_of_sizes_must_be_integers_too() -> None:
     table = sw.SizeClassTable.go()
     with pytest.raises(TypeError, match="sizes must be integers, not float64"):
