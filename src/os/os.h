@@ -198,6 +198,7 @@ size_t sw_os_call_stack(uint64_t *addresses, size_t max);
 /* --- time and identity ---------------------------------------------------------------------- */
 
 uint64_t sw_os_now_ns(void);        /* monotonic */
+uint64_t sw_os_cpu_ns(void);        /* CPU time of the process; 0: unknown */
 uint64_t sw_os_coarse_now_ns(void); /* monotonic; cheap, in steps of a scheduler tick */
 uint64_t sw_os_thread_id(void);
 /* As sw_os_thread_id, cached per thread; the child of a fork discards the cached id. */

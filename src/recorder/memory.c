@@ -40,8 +40,9 @@ static struct {
     uint64_t at_ns;    /* of the highest reading, since start_ns */
     record_resident most;
     uint64_t latest_malloc_bytes, latest_other_bytes;
-    uint64_t spent_ns;   /* by readings of the parts */
-    record_pause *pause; /* that the reading under way is for; NULL: none */
+    uint64_t spent_ns;         /* by readings of the parts */
+    uint64_t clock_ns, cpu_ns; /* atomic; both clocks at the latest reading of the RSS */
+    record_pause *pause;       /* that the reading under way is for; NULL: none */
     char text[TEXT_BYTES];
 } reading;
 
@@ -360,10 +361,16 @@ static void note_most(uint64_t rss, uint64_t ns) {
     __atomic_store_n(&reading.busy, 0, __ATOMIC_RELEASE);
 }
 
+static void note_clocks(void) {
+    __atomic_store_n(&reading.clock_ns, sw_os_now_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&reading.cpu_ns, sw_os_cpu_ns(), __ATOMIC_RELAXED);
+}
+
 bool record_memory_begin(bool last) {
     uint64_t rss = rss_now(), most = __atomic_load_n(&reading.rss, __ATOMIC_RELAXED);
     uint64_t ns = sw_os_now_ns() - reading.start_ns;
     record_rss_note(ns, rss, last);
+    note_clocks();
     if (chunks == NULL) {
         if (rss > most) note_most(rss, ns);
         return false;
@@ -384,6 +391,15 @@ void record_memory_end(void) {
 }
 
 /* --- pauses ----------------------------------------------------------------------------------- */
+
+/* Before the pause, since the latest reading of the RSS, each thread may have used a processor. */
+bool record_memory_was_idle(uint64_t pause_ns, uint64_t threads) {
+    uint64_t clock = __atomic_load_n(&reading.clock_ns, __ATOMIC_RELAXED);
+    uint64_t cpu = __atomic_load_n(&reading.cpu_ns, __ATOMIC_RELAXED);
+    uint64_t passed = sw_os_now_ns() - clock, used = sw_os_cpu_ns() - cpu;
+    uint64_t before = passed > pause_ns ? passed - pause_ns : 0;
+    return used <= before * threads + pause_ns / 2;
+}
 
 /* A free place, or that of the shortest pause if it is shorter. NULL: the pause is not kept. */
 static record_pause *place_for(uint64_t from, uint64_t to) {

@@ -60,11 +60,14 @@ bool record_memory_unmark_mapped(const void *p);
  * false in others meanwhile. */
 bool record_memory_begin(bool last);
 void record_memory_end(void);
+/* Whether a process of so many threads used less than half of a processor in a pause that ends now.
+ * One that computes, or in which a free takes long, uses more. */
+bool record_memory_was_idle(uint64_t pause_ns, uint64_t threads);
 /* As record_memory_begin, for a pause that has ended, if it is one of the longest. False also if
  * more than a 64th of the time has gone into readings: then the parts are taken to be as at the
  * latest one, and only malloc's differs. */
 bool record_memory_begin_pause(uint64_t from, uint64_t to);
-/* Keeps the latest reading as that of the end of the process. */
+/* Keeps the latest reading as that of the end of the process; from < to: after such a pause. */
 void record_memory_note_end(uint64_t from, uint64_t to);
 /* Appends the pauses and the end to a META block, as rss_pauses, "from:to:malloc" separated by
  * spaces. False: there are none, or another thread is reading. */

@@ -55,6 +55,14 @@ record_thread *record_all_threads(void) { return __atomic_load_n(&all_threads, _
 
 static uint64_t count_threads(void) { return __atomic_load_n(&thread_count, __ATOMIC_RELAXED); }
 
+/* Threads that have not ended. */
+static uint64_t count_taken(void) {
+    uint64_t count = 0;
+    for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
+        count += __atomic_load_n(&t->taken, __ATOMIC_RELAXED) != 0;
+    return count;
+}
+
 static uint64_t count_dropped(void) {
     uint64_t sum = __atomic_load_n(&dropped_without_record, __ATOMIC_RELAXED);
     for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
@@ -186,7 +194,9 @@ static uint64_t latest_ticks(const record_thread *except) {
 }
 
 static bool is_pause(uint64_t from, uint64_t to) {
-    return from != 0 && from < to && record_file_ns(to - from) >= RECORD_PAUSE_NS;
+    if (from == 0 || from >= to) return false;
+    uint64_t ns = record_file_ns(to - from);
+    return ns >= RECORD_PAUSE_NS && record_memory_was_idle(ns, count_taken());
 }
 
 sw_cold void record_thread_end_pause(record_thread *thread) {
@@ -206,8 +216,9 @@ sw_cold void record_thread_end_pause(record_thread *thread) {
 /* Calls of this thread after it have a later time, whatever they do. */
 void record_threads_note_end(void) {
     uint64_t now = record_read_ticks(), from = latest_ticks(NULL);
+    bool paused = is_pause(from, now);
     record_threads_read_memory(true);
-    record_memory_note_end(is_pause(from, now) ? from : now, now);
+    record_memory_note_end(paused ? from : now, now);
     if (record_self == NULL) return;
     record_self->until_reading = 1;
     __atomic_store_n(&record_self->ticks, now, __ATOMIC_RELAXED);

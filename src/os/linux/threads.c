@@ -297,6 +297,7 @@ static uint64_t read_clock(clockid_t clock) {
 }
 
 uint64_t sw_os_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+uint64_t sw_os_cpu_ns(void) { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 uint64_t sw_os_coarse_now_ns(void) { return read_clock(CLOCK_MONOTONIC_COARSE); }
 uint64_t sw_os_thread_id(void) { return (uint64_t)syscall(SYS_gettid); }
 uint64_t sw_os_known_thread_id(void) {

@@ -70,6 +70,7 @@ uint64_t sw_os_now_ns(void) {
     return seen;
 }
 
+uint64_t sw_os_cpu_ns(void) { return 0; }
 uint64_t sw_os_coarse_now_ns(void) { return sw_os_now_ns(); }
 
 /* Returns the address of a thread-local variable, which differs between threads. */

@@ -205,18 +205,27 @@ def test_what_a_trim_would_return(tmp_path: Path) -> None:
 
 
 QUIET = """
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { OBJECTS = 65536, SIZE = 1008, KEPT_EVERY = 20 };
+enum { OBJECTS = 65536, SIZE = 1008, KEPT_EVERY = 20, SPINNING = 64 };
 static char *objects[OBJECTS];
+static atomic_int stops;
+
+static void *spin(void *arg) {
+    while (!stops) {}
+    return arg;
+}
 
 /* For 5 s, calls are less than 100 ms apart. Then 64 MiB are allocated and 95 % freed, and for
  * 0.12 s nothing is called: the 32nd part of the run or less. With an argument the process ends
- * then; otherwise it frees some of the rest before. */
+ * then; otherwise it frees some of the rest before. With "busy" threads compute meanwhile. */
 int main(int argc, char **argv) {
-    (void)argv;
+    static pthread_t threads[SPINNING];
+    int spinning = argc > 1 && argv[1][0] == 'b' ? SPINNING : 0;
     for (int i = 0; i < 500; i++) {
         for (int k = 0; k < 100; k++) free(malloc((size_t)k));
         usleep(10000);
@@ -224,7 +233,10 @@ int main(int argc, char **argv) {
     for (int i = 0; i < OBJECTS; i++) objects[i] = memset(malloc(SIZE), 1, SIZE);
     for (int i = 0; i < OBJECTS; i++)
         if (i % KEPT_EVERY != 0) free(objects[i]);
+    for (int i = 0; i < spinning; i++) pthread_create(&threads[i], NULL, spin, NULL);
     usleep(120000);
+    stops = 1;
+    for (int i = 0; i < spinning; i++) pthread_join(threads[i], NULL);
     if (argc > 1) return 0;
     for (int i = 0; i < 64; i++) free(objects[i * KEPT_EVERY]);
     return 0;
@@ -236,7 +248,7 @@ int main(int argc, char **argv) {
 @pytest.mark.parametrize("arguments", [(), ("end",)])
 def test_a_short_quiet_phase_after_a_long_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Whether the first call after it notices it, or the end of the process."""
-    program, out = compiled(tmp_path, QUIET), tmp_path / "a.swt"
+    program, out = compiled(tmp_path, QUIET, "-pthread"), tmp_path / "a.swt"
     done = spanwise("record", "-o", out, "--", program, *arguments)
     assert done.returncode == 0, done.stderr
     memory = sw.Recording.open(out).memory
@@ -246,6 +258,17 @@ def test_a_short_quiet_phase_after_a_long_run(tmp_path: Path, arguments: tuple[s
     assert kept.requested_bytes == pytest.approx(objects / 20 * 1008, rel=0.1)
     assert kept.pages_bytes == pytest.approx(objects / 20 * 4096, rel=0.1)
     assert kept.op == pytest.approx(500 * 200 + objects * 1.95, abs=100)
+
+
+@needs_recorder()
+def test_a_program_that_computes_does_not_pause(tmp_path: Path) -> None:
+    """Without it the moment of 64 MiB for 3 would be the result, as above."""
+    program, out = compiled(tmp_path, QUIET, "-pthread"), tmp_path / "a.swt"
+    done = spanwise("record", "-o", out, "--", program, "busy")
+    assert done.returncode == 0, done.stderr
+    memory = sw.Recording.open(out).memory
+    assert memory is not None and memory.malloc_bytes > 64 << 20
+    assert memory.retained is None or memory.retained.malloc_bytes < 32 << 20
 
 
 def test_programs_with_an_allocator_of_their_own(tmp_path: Path) -> None:
