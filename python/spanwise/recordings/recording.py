@@ -34,7 +34,7 @@ from spanwise.recordings.pooled import Pooled, of_sites
 from spanwise.recordings.pooled import live_after as objects_live_after
 from spanwise.recordings.queries import Answer, QueryArgs, RecordingQueries
 from spanwise.recordings.simulate import Moment, Simulation, account, visit
-from spanwise.recordings.sites import Site, label_sites, merge_keys, same_sites
+from spanwise.recordings.sites import LABEL, Site, label_sites, merge_keys, same_sites
 from spanwise.recordings.sources import (
     ArraySource,
     FileSource,
@@ -262,10 +262,10 @@ class Recording(History, RecordingQueries):
         """Return the last operation on each object among the first `op`, by object."""
         return Latest.until(self._watched_blocks("live objects"), op)
 
-    def site_labels(self, sites: Iterable[int]) -> dict[int, str]:
-        """Return the innermost callers of call sites, as text, by the sites' ids."""
+    def site_labels(self, sites: Iterable[int], most: int = LABEL) -> dict[int, str]:
+        """Return the innermost callers of call sites, in so many characters, by the sites' ids."""
         frames = {site: self._frames.get(site, ()) for site in sites}
-        return label_sites(frames, build_ids_of(self.modules))
+        return label_sites(frames, build_ids_of(self.modules), most)
 
     def site_keys(self, sites: Iterable[int]) -> dict[int, tuple[str, ...] | int]:
         """Return what call sites that text output merges have in common, by the sites' ids."""

@@ -275,12 +275,12 @@ class Site(Result):
 
 
 def label_sites(
-    frames: Mapping[int, tuple[str, ...]], build_ids: Mapping[str, str]
+    frames: Mapping[int, tuple[str, ...]], build_ids: Mapping[str, str], most: int
 ) -> dict[int, str]:
-    """Return the innermost callers of each site, from the frames of each."""
+    """Return the innermost callers of each site, from the frames of each, in so many characters."""
     sites = [Site(site, 0, 0, each) for site, each in frames.items()]
     named = name_sites(sites, build_ids, Folding())
-    return dict(zip(frames, callers(named, LABEL), strict=True))
+    return dict(zip(frames, callers(named, most), strict=True))
 
 
 def merge_keys(

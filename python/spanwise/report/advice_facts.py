@@ -18,6 +18,7 @@ from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveObjects
 from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory, glibc_overhead
 from spanwise.recordings.recording import Recording
+from spanwise.recordings.sites import LABEL
 from spanwise.recordings.span_pinning import SpanPinning
 from spanwise.results.jobs import Progress
 from spanwise.results.rows import Result
@@ -64,11 +65,17 @@ class Advice(Result):
 
     @property
     def title(self) -> str:
-        """The saving: "saves 1.5 MiB at the end, under spanwise only (simulated)"."""
+        """The saving: "saves 1.5 MiB at the end, under spanwise only (simulated)".
+
+        An estimate of what is free or spread is a bound: "saves at most 1.5 MiB ...".
+        """
         when = {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"at {self.at} s")
         only = "" if self.kind == "pinning" and "=" in self.under else " only"
         under = f", under {self.under}{only}" if self.under else ""
-        return f"saves {_format.size(self.saves_bytes)} {when}{under} ({self.certainty})"
+        is_bound = self.certainty == "estimated" and self.kind in ("pinning", "trim")
+        saves = f"saves at most {_format.size(self.saves_bytes)}" if is_bound else ""
+        saves = saves or f"saves {_format.size(self.saves_bytes)}"
+        return f"{saves} {when}{under} ({self.certainty})"
 
     def __str__(self) -> str:
         return f"{self.title}: {self.finding} {self.change}"
@@ -337,9 +344,9 @@ class AdviceFacts:
             return f"spanwise advise --bench {shlex.quote(self.recording.name)}"
         return f"spanwise bench -- {command}"
 
-    def names(self, sites: Iterable[int]) -> dict[int, str]:
-        """Return a label for each call site: its innermost callers."""
-        return self.recording.site_labels(sites)
+    def names(self, sites: Iterable[int], most: int = LABEL) -> dict[int, str]:
+        """Return a label for each call site: its innermost callers, in so many characters."""
+        return self.recording.site_labels(sites, most)
 
 
 def _without_free_pages(ledger: Ledger) -> int:

@@ -29,12 +29,12 @@ _SPREAD_LEAST = 1.5
 _SPREAD_SITES, _SPREAD_SHARE = 3, 0.1
 """The call sites that are named then: so many, with at least this share of the memory."""
 _BUILD_APART = (
-    "Its interpreter allocates them: free those that are not needed any more, and build what lives"
-    " long before what does not, or in a process of its own."
+    "They are still referenced: drop those that are not needed any more, and make what lives long"
+    " before what is temporary, or in a process of its own."
 )
 _REDIS_DEFRAGMENTS = (
     "Redis allocates them: CONFIG SET activedefrag yes moves them together if it was built with its"
-    " own jemalloc; a restart does so in any case"
+    " own jemalloc; a restart (after SAVE) does so in any case"
 )
 
 # --- another allocator ----------------------------------------------------------------------------
@@ -58,9 +58,10 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
 
 def _comparison(facts: AdviceFacts) -> str:
     """Say how to compare real runs."""
+    run = f"Run it with spanwise's malloc: spanwise run -- {facts.command()}."
     if _SERVERS.match(facts.program):
-        return f"Compare real runs under your load: spanwise run -- {facts.command()}"
-    return f"Compare real runs: {facts.compare()} (--ignore-output if its output varies)"
+        return f"{run} Compare the RSS under your load."
+    return f"{run} Compare first: {facts.compare()} (--ignore-output if its output varies)"
 
 
 _SERVERS = re.compile(
@@ -192,9 +193,9 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
     waste = int((objects.counts[2] + objects.counts[3])[rows].sum())
     named = " and ".join(f"{one:,}" for one in sorted(common.tolist()))
     finding = (
-        f"The {size:,}-byte class of {facts.table.name} has"
-        f" {_format.share(waste, facts.peak.waste_bytes)} of spanwise's waste:"
-        f" {_format.plural(len(fits), 'object')}, mostly of {named} bytes, mainly from {place}."
+        f"Under spanwise, {_format.plural(len(fits), 'object')}, mostly of {named} bytes and mainly"
+        f" from {place}, take slots of {size:,} bytes: that class of {facts.table.name} has"
+        f" {_format.share(waste, facts.peak.waste_bytes)} of the waste."
     )
     change = (
         f"Add slots of {better:,} bytes to the table: spanwise optimize finds all such classes."
@@ -203,12 +204,12 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
         smaller = better // _MALLOC_ALIGN * _MALLOC_ALIGN
         more, _ = facts.saving(PEAK, len(fits) * (size - smaller))
         change = (
-            f"malloc has no slots of {better:,} bytes, because it aligns to {_MALLOC_ALIGN}:"
-            " allocate them from a pool or a heap that has them"
+            f"A pool with slots of {better:,} bytes saves that; malloc has none, because it aligns"
+            f" to {_MALLOC_ALIGN}."
             + (
-                f". If they can shrink to {smaller:,} bytes, that saves {_format.size(more)}."
+                f" If they can shrink to {smaller:,} bytes, that saves {_format.size(more)}."
                 if smaller
-                else "."
+                else ""
             )
         )
     saving, less = facts.saving(PEAK, saved)
@@ -310,11 +311,10 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
         change = _REDIS_DEFRAGMENTS
     if facts.recording.allocator == "glibc" and _can_trim(facts):
         change += f", and call {_trim_call(facts)} when work pauses"
-        change += f", with {_ONE_ARENA}" if facts.recording.summary.threads > 1 else ""
     if not (facts.manages or facts.is_redis):
         change += " (the peak may rise, because a pool does not share its free memory)"
     moment = facts.later[0]
-    by = f"; by simulation {', '.join(shares)}." if shares else "."
+    by = f"; of these, by simulation, {', '.join(shares)}." if shares else "."
     if facts.as_recorded:
         by += (
             f" {facts.recording.switched_off[0]}'s own allocator keeps memory for such objects too:"
@@ -376,11 +376,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
         )
 
 
-_ONE_ARENA = "MALLOC_ARENA_MAX=1"
-_ARENAS = (
-    f", but not those at the end of a thread's arena. If the RSS stays high, set {_ONE_ARENA} too:"
-    " all threads then share one arena, and its end is returned."
-)
+_ARENAS = ", but not those at the end of a thread's arena."
 _METADATA = ", but not the allocator's own data and what threads have cached."
 _PURGE = {
     "jemalloc": 'Call mallctl("arena.4096.purge")',

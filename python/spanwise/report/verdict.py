@@ -19,6 +19,8 @@ _HOLDERS = 3
 """So many call sites are named,"""
 _HOLDER_SHARE = 0.1
 """each with at least this share of the requested bytes; the first in any case."""
+_LABEL = 90
+"""Characters of a call site here."""
 _MOST = 0.9
 """If malloc has a smaller share of the private memory, the verdict says which runtime has more."""
 _BUFFERS = "NodeArrayBufferAllocator::"
@@ -71,13 +73,13 @@ def nothing(facts: AdviceFacts) -> str:
     memory = facts.memory
     if memory is not None and memory.recorded_share < MODEL_SHARE:
         share = _format.share(memory.recorded_share, 1)
-        return f"Nothing to change in malloc, which has {share} of the private memory."
+        return f"There is nothing to change in malloc, which has {share} of the private memory."
     if facts.as_recorded:
         return f"No change that was simulated saves more than 1 % under {facts.as_recorded}."
     if memory is not None and 0 <= facts.own_wasted < _LITTLE * memory.malloc_bytes:
         return (
-            "Little is wasted, and no change that was simulated saves more than 1 %: less memory"
-            " takes fewer or smaller objects, first of the code that holds most."
+            "Little is wasted: nearly all of it is memory that the program requested. To need less,"
+            " keep fewer or smaller objects, first those named above."
         )
     return ""
 
@@ -117,9 +119,10 @@ def _kept(kept: RetainedMemory, duration_ns: int) -> str:
     )
     if kept.until_ns <= kept.from_ns:
         return text
-    until = f"{kept.until_ns / 1e9:.3f} s" if kept.until_ns < duration_ns else "the end"
     lasts = _format.seconds(min(kept.until_ns, duration_ns) - kept.from_ns, 1)
-    return f"{text}; about as much from {kept.from_ns / 1e9:.3f} s to {until} ({lasts})"
+    if kept.until_ns >= duration_ns:
+        return f"{text}; about as much in the last {lasts}"
+    return f"{text}; about as much for {lasts} from {kept.from_ns / 1e9:.3f} s on"
 
 
 def _holders(facts: AdviceFacts) -> list[str]:
@@ -133,12 +136,18 @@ def _holders(facts: AdviceFacts) -> list[str]:
     least = _HOLDER_SHARE * requested.sum()
     named = [i for i in order if known.get(int(sites[i]))]
     top = [i for i in named if requested[i] >= least] or named[:1]
-    names = facts.names(int(sites[i]) for i in top)
+    names = facts.names((int(sites[i]) for i in top), _LABEL)
     return [
-        f"{_format.size(requested[i])} in {_format.plural(int(counts[i]), 'object')}:"
+        f"{_format.size(requested[i])} in {_objects(int(counts[i]), requested[i])}:"
         f" {names[int(sites[i])]}"
         for i in top
     ]
+
+
+def _objects(count: int, total: float) -> str:
+    """Return "1 object", or "35,279 objects of 15.8 KiB" on average."""
+    text = _format.plural(count, "object")
+    return text if count == 1 else f"{text} of {_format.size(total / count)}"
 
 
 def _cause(facts: AdviceFacts) -> str:
@@ -173,8 +182,8 @@ def _notes(facts: AdviceFacts, holders: Sequence[str]) -> Iterator[str]:
         )
     if any(_BUFFERS in text for text in holders):
         yield (
-            "these are Buffers: a slice or subarray keeps its whole Buffer, so copy small parts"
-            " that live long (Buffer.from(part))"
+            "these are Buffers: results of zlib, and slices, keep a whole block (16 KiB by default)"
+            " however small they are; copy those that live long: Buffer.from(part)"
         )
     recording = facts.recording
     has_sites = any(recording.site_frames.values())

@@ -60,10 +60,11 @@ def test_requests_just_above_a_class() -> None:
     assert kinds(found) == [("size", 800_000)]
     (advice,) = found
     assert advice.certainty == "estimated"
-    assert "100,000 objects, mostly of 40 bytes" in advice.finding
+    assert advice.finding.startswith("Under spanwise, 100,000 objects, mostly of 40 bytes and main")
+    assert "take slots of 48 bytes: that class of c16 has" in advice.finding
     assert advice.change == (
-        "malloc has no slots of 40 bytes, because it aligns to 16: allocate them from a pool or a"
-        " heap that has them. If they can shrink to 32 bytes, that saves 1.5 MiB."
+        "A pool with slots of 40 bytes saves that; malloc has none, because it aligns to 16. If"
+        " they can shrink to 32 bytes, that saves 1.5 MiB."
     )
     assert advice.title == "saves 781.2 KiB at the peak, under spanwise only (estimated)"
 
@@ -177,10 +178,10 @@ def test_objects_spread_over_pages(tmp_path: Path, ends_clean: bool, pages: int)
     (advice,) = (one for one in found if one.kind == "pinning" and one.at == "0.010")
     held = min(pages, 16)
     assert advice.saves_bytes == held * MIB - 400 * 48
-    assert advice.title == f"saves {held - 0.02:.1f} MiB at 0.010 s (estimated)"
+    assert advice.title == f"saves at most {held - 0.02:.1f} MiB at 0.010 s (estimated)"
     assert advice.finding.startswith(
-        f"400 objects (18.8 KiB requested) are spread over {held}.0 MiB of pages; by simulation"
-        " those of "
+        f"400 objects (18.8 KiB requested) are spread over {held}.0 MiB of pages; of these, by"
+        " simulation, those of "
     )
     assert advice.finding.endswith(" keep 100.0 %.")
     assert advice.change == (
@@ -266,7 +267,6 @@ def test_thread_caches_are_those_of_our_malloc(tmp_path: Path) -> None:
     assert "caches" not in found
     assert found["trim"].certainty == "estimated"  # threads have arenas that it does not trim
     assert "but not those at the end of a thread's arena" in found["trim"].change
-    assert "set MALLOC_ARENA_MAX=1" in found["trim"].change
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ SPREAD = {"rss_kept_pages": 15 * MIB, "rss_kept_requested": 5 * MIB}
     [
         ("app", ["pinning", "trim"], "allocate those that live long in a function"),
         ("redis-server", ["pinning", "trim"], "Redis allocates them: CONFIG SET activedefrag yes"),
-        ("node", ["pinning"], "Its interpreter allocates them"),
+        ("node", ["pinning"], "They are still referenced: drop those that are not needed"),
     ],
 )
 def test_advice_is_what_the_programs_owner_can_do(
@@ -316,7 +316,7 @@ def test_advice_under_a_switch_that_users_do_not_set(tmp_path: Path) -> None:
     found = in_process(ops, tmp_path / "a.swt", (), "python3", pythonmalloc=1, **SPREAD)
     pinning, trim = found.advice()
     under = "under PYTHONMALLOC=malloc"
-    assert pinning.title == f"saves 10.0 MiB at 0.010 s, {under} (estimated)"
+    assert pinning.title == f"saves at most 10.0 MiB at 0.010 s, {under} (estimated)"
     assert "CPython's own allocator keeps memory for such objects too" in pinning.finding
     assert trim.title == f"saves 1.0 MiB at 0.010 s, {under} only (simulated)"
     assert trim.change.startswith("Call ctypes.CDLL(None).malloc_trim(0) when work pauses")
@@ -342,7 +342,7 @@ def test_why_there_is_no_advice(tmp_path: Path) -> None:
     few = {"rss_malloc": MIB, "rss_mapped": 18 * MIB, "rss_peak": 25 * MIB, "rss_kept_malloc": 0}
     found = in_process(ops, tmp_path / "a.swt", **few).advice()
     assert str(found).endswith(
-        "\nNothing to change in malloc, which has 5.0 % of the private memory."
+        "\nThere is nothing to change in malloc, which has 5.0 % of the private memory."
     )
     assert not said(found, "held by") and not said(found, "simulated")
     assert "had 1.0 MiB resident in glibc's malloc (5.0 % of its private memory)" in found.verdict
@@ -392,10 +392,10 @@ def test_the_verdict_names_who_requested_most(tmp_path: Path) -> None:
     sites = ((0x1111,), (0x2222,), (0x3333,), (0x4444,))
     found = in_process(ops, tmp_path / "a.swt", sites).advice()
     assert said(found, "held by") == (
-        "6.0 MiB in 6,144 objects: 0x1111; 3.0 MiB in 3,072 objects: 0x2222"
+        "6.0 MiB in 6,144 objects of 1.0 KiB: 0x1111; 3.0 MiB in 3,072 objects of 1.0 KiB: 0x2222"
     )
     text = str(found)
-    assert "\n  held by    6.0 MiB in 6,144 objects: 0x1111\n             3.0 MiB" in text
+    assert "\n  held by    6.0 MiB in 6,144 objects of 1.0 KiB: 0x1111\n             3.0 " in text
 
 
 def test_buffers_of_node_are_kept_by_their_slices(tmp_path: Path) -> None:
@@ -405,8 +405,8 @@ def test_buffers_of_node_are_kept_by_their_slices(tmp_path: Path) -> None:
     ops, sites = iter([allocations([1024] * 10_240)]), ((FUNCTION_BASE,),)
     sources.write_ops(tmp_path / "a.swt", ops, meta, sites, modules=[function])
     found = sw.Recording.open(tmp_path / "a.swt").advice()
-    assert said(found, "held by") == f"10.0 MiB in 10,240 objects: {name}"
-    assert said(found, "note").startswith("these are Buffers: a slice or subarray keeps its whole")
+    assert said(found, "held by") == f"10.0 MiB in 10,240 objects of 1.0 KiB: {name}"
+    assert said(found, "note").startswith("these are Buffers: results of zlib, and slices")
 
 
 def test_the_verdict_is_of_one_moment(tmp_path: Path) -> None:
@@ -418,12 +418,12 @@ def test_the_verdict_is_of_one_moment(tmp_path: Path) -> None:
         "for 2.0 MiB requested: 18.0 MiB (90.0 %) was waste, 32.0 KiB of it headers"
         in found.verdict
     )
-    assert said(found, "held by") == "2.0 MiB in 2,048 objects: 0x1111"
+    assert said(found, "held by") == "2.0 MiB in 2,048 objects of 1.0 KiB: 0x1111"
 
 
 @pytest.mark.parametrize(
     ("until_ms", "when"),
-    [(9, "from 0.005 s to 0.009 s (4.0 ms)"), (11, "from 0.005 s to the end (5.2 ms)")],
+    [(9, "for 4.0 ms from 0.005 s on"), (11, "in the last 5.2 ms")],
 )
 def test_how_long_most_is_wasted(tmp_path: Path, until_ms: int, when: str) -> None:
     parts = {"rss_kept_from": 5_000_000, "rss_kept_until": until_ms * 1_000_000}
