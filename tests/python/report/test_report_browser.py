@@ -283,6 +283,7 @@ def test_the_difference_of_two_recordings(tmp_path: Path) -> None:
     assert [round(55 * (one[2] + 0.5) / whole) for one in output[1:]] == [55, 30, 20, 5]
     assert [one[3][:1] for one in output[1:]] == ["▲", "▲", "▼", "▲"]
     assert "more-3" in browse(tmp_path, page)  # the policy lets the page's script run
+    assert probe(tmp_path, page, "output = document.documentElement.scrollWidth;", 400) == 400
 
 
 def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
