@@ -37,7 +37,7 @@ class Page(HTMLParser):
         self.paragraphs: dict[str, str] = {}
         self.attributes: list[tuple[str, str, str]] = []
         self._name = ""
-        self.feed(text)
+        self.feed(text.replace("&nbsp;", " "))
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -74,7 +74,7 @@ function render({ model, el }) {
     canvas.tabIndex = 0;
     addKey(el, palette);
     const play = add(el, "button", { marginRight: "8px" });
-    const slider = add(el, "input", { width: "70%", maxWidth: WIDE - 120 + "px", verticalAlign: "middle" });
+    const slider = add(el, "input", { width: "70%", maxWidth: WIDE - 152 + "px", verticalAlign: "middle" });
     const choice = maps.length > 1 ? add(el, "select", { marginLeft: "8px" }) : null;
     for (const one of choice ? maps : []) add(choice, "option", {}).textContent = one.name;
     choice?.setAttribute("aria-label", "table");

@@ -34,20 +34,25 @@ function pairsAt(moment) {
         pairs.push({ stack: codes[i], slot: codes[i + 1], objects: decoded(codes[i + 2]) });
     return pairs.sort((a, b) => b.objects - a.objects);
 }
-// The frames of a stack, the innermost first, without the folders of their files.
+// The frames of a stack, the innermost first.
 const framesOf = (stack) => data.stacks[stack].map((frame) => data.names[frame]).reverse();
-const shortName = (name) => name.replace(/ \([^()]*\/([^()/]*\))$/, " ($1");
+// The same without those of a runtime, if there are others.
+const runtime = new Set(data.hidden);
+function callersOf(stack) {
+    const callers = data.stacks[stack].filter((frame) => !runtime.has(frame));
+    return callers.length ? callers.map((frame) => data.names[frame]).reverse() : framesOf(stack);
+}
 const isSite = (stack) =>
     stack < data.stacks.length && !framesOf(stack)[0].endsWith(" more call sites]");
 // Its innermost functions, each once.
 function siteName(stack) {
     if (!isSite(stack)) return "other call sites";
     const seen = new Set();
-    const frames = framesOf(stack).filter((name) => {
+    const frames = callersOf(stack).filter((name) => {
         const [plain] = name.split(" (");
         return !seen.has(plain) && seen.add(plain);
     });
-    return frames.slice(0, 3).map(shortName).join(" < ");
+    return frames.slice(0, 3).join(" < ");
 }
 const momentName = () => (selection.moment === PEAK ? "at the peak"
     : `at ${data.moments[selection.moment].at}`);

@@ -9,7 +9,7 @@
     const [quantity, view, hide, search] = ["of", "view", "hide", "search"].map(
         (name) => find(`flame-${name}`));
     const ROW = 19, LETTER = 6.8, NARROWEST = 1;
-    const NO_OBJECT = "[of no live object]", runtime = new Set(data.hidden);
+    const NO_OBJECT = "[of no live object]";
     const pattern = svg.querySelector("defs");
     let root, zoomed, drawn, shownAt, shownStack = -1;
 

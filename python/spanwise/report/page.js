@@ -229,7 +229,7 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
     function rowOf(stack) {
         if (!rows.has(stack)) {
             const row = rows.get(0).cloneNode(true);
-            const [first, ...others] = framesOf(stack).slice(0, 4).map(shortName);
+            const [first, ...others] = callersOf(stack).slice(0, 4);
             const through = data.through[stack] ? ` through ${data.through[stack]}` : "";
             row.lastElementChild.textContent = [first + through, ...others].join("\n");
             links(row, stack, false);

@@ -8,6 +8,7 @@ import hashlib
 import html
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
@@ -161,23 +162,28 @@ def _head(facts: Facts) -> str:
         for text in dict.fromkeys(filter(None, remarks))
     )
     after = "".join(
-        f'<p class="after-peak">{html.escape(text)}</p>' for text in facts.after_peak.sentences
+        f'<p class="after-peak">{_prose(text)}</p>' for text in facts.after_peak.sentences
     )
     words = facts.recording.arguments if isinstance(facts.recording, Recording) else ()
     command = html.escape(" ".join(words) or facts.program)
     return (
         f'<header><h1>Memory of {html.escape(facts.program)}</h1>{notes}<p id="answer">'
-        f"{html.escape(facts.answer())}</p>{_findings(facts)}{_own_heap(facts)}{_changes(facts)}"
+        f"{_prose(facts.answer())}</p>{_findings(facts)}{_own_heap(facts)}{_changes(facts)}"
         f"{_simulated_heap(facts)}{after}"
         f'<p class="quiet">{html.escape(facts.recording.name)}: <code>{command}</code></p></header>'
     )
+
+
+def _prose(text: str) -> str:
+    """Return the HTML of a sentence whose lines do not end between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=(?:%|[num]?s|[KMGT]?i?B)(?!\w))", "&nbsp;", html.escape(text))
 
 
 def _findings(facts: Facts) -> str:
     """What explains the verdict."""
     each = facts.changes.findings if facts.changes is not None else ()
     rows = "".join(
-        f"<dt>{name}</dt>" + "".join(f"<dd>{html.escape(text)}</dd>" for _, text in some)
+        f"<dt>{name}</dt>" + "".join(f"<dd>{_prose(text)}</dd>" for _, text in some)
         for name, some in groupby(each, lambda one: one.name)
     )
     return f'<dl id="findings">{rows}</dl>' if rows else ""
@@ -210,7 +216,7 @@ def _simulated_heap(facts: Facts) -> str:
 
 
 def _bar_title(name: str, title: str, text: str) -> str:
-    what = " " + html.escape(text).replace(" %", "&nbsp;%") if text else ""
+    what = f" {_prose(text)}" if text else ""
     return f'<p id="{name}" class="bar-title"><b>{html.escape(title)}.</b>{what}</p>'
 
 
@@ -219,8 +225,7 @@ def _changes(facts: Facts) -> str:
     if facts.changes is None:
         return ""
     items = "".join(
-        f"<li><b>{html.escape(one.title)}</b> {html.escape(one.finding)}"
-        f" <i>{html.escape(one.change)}</i></li>"
+        f"<li><b>{_prose(one.title)}</b> {_prose(one.finding)} <i>{_prose(one.change)}</i></li>"
         for one in facts.changes
     )
     made = (

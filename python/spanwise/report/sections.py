@@ -16,7 +16,7 @@ from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, flame
 from spanwise.report.facts import SITES, Facts, searched_tables
 from spanwise.report.flame import OF
-from spanwise.report.moments import COUNTS, peak_of
+from spanwise.report.moments import COUNTS, is_runtime, peak_of
 
 if TYPE_CHECKING:
     from spanwise.recordings.live_sites import LiveSite
@@ -182,17 +182,23 @@ def call_sites(facts: Facts) -> Section:
 
 def _innermost(site: LiveSite) -> str:
     """Return the first callers of a site, one per line."""
-    first, *others = map(_short, (site.names or site.frames or ("unknown",))[:4])
+    first, *others = _callers(site)
     through = f" through {site.through}" if site.through else ""
     return "\n".join([f"{first}{through}", *others])
 
 
 def _stack(site: LiveSite) -> str:
     """Return all frames of a site, shown by a click; "" if none is hidden."""
-    if len(site.full_names) <= min(len(site.names), 4):
+    if len(site.full_names) <= len(_callers(site)):
         return ""
-    lines = html.escape("\n".join(map(_short, site.full_names)))
+    lines = html.escape("\n".join(site.full_names))
     return f"<details><summary>full stack</summary>{lines}</details>"
+
+
+def _callers(site: LiveSite) -> Sequence[str]:
+    """Return the first callers of a site, without those of a runtime if there are others."""
+    names = site.names or site.frames or ("unknown",)
+    return ([name for name in names if not is_runtime(name)] or names)[:4]
 
 
 def flame_graph(facts: Facts) -> Section:
@@ -206,12 +212,6 @@ def flame_graph(facts: Facts) -> Section:
     said = flame.sentence(facts.sites, "waste")
     content = f"<p>{text}</p>{flame.part_of_page(OF + COUNTS, said)}"
     return Section("Flame graph", content, is_simulated=True)
-
-
-def _short(name: str) -> str:
-    """Return the name of a frame without the directories of its file."""
-    function, mark, place = name.rpartition(" (")
-    return f"{function}{mark}{place.rpartition('/')[2]}"
 
 
 def _table(

@@ -107,16 +107,10 @@ def test_tables_sort_and_filter(sites_page: Path, tmp_path: Path) -> None:
     assert output["count"] == f"{len(output['shown'])} of 12 rows"
 
 
-@pytest.fixture(scope="module")
-def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of three sites of 6, 4 and 10 bytes of round-up; two of them go through middle."""
-    ops = make_ops(*((0, i, size) for i, size in enumerate((2, 12, 54))))
-    ops["site"] = [1, 2, 3]  # in slots of 8, 16 and 64
-    names = (
-        ("leaf (a.c:1)", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
-        ("leaf (a.c:1)", "main (a.c:91)", "_start in a"),
-        ("<other> in libz.so.1", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
-    )
+def write_named(page: Path, sizes: tuple[int, ...], names: tuple[tuple[str, ...], ...]) -> None:
+    """Write the page of one object for each call site, with these names of its frames."""
+    ops = make_ops(*((0, i, size) for i, size in enumerate(sizes)))
+    ops["site"] = np.arange(len(sizes)) + 1
     facts = facts_of.gather(sw.Recording.from_ops(ops), sw.SizeClassTable.go(), progress=None)
 
     def named(live: sw.LiveSites) -> sw.LiveSites:
@@ -125,9 +119,58 @@ def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     allocated = tuple(replace(one, names=names[one.id - 1]) for one in facts.allocated)
     facts = replace(facts, sites=named(facts.sites), allocated=allocated)
-    page = tmp_path_factory.mktemp("named") / "x.html"
     page.write_text(page_of(facts), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def named_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three sites of 6, 4 and 10 bytes of round-up; two of them go through middle."""
+    page = tmp_path_factory.mktemp("named") / "x.html"
+    names = (
+        ("leaf (a.c:1)", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
+        ("leaf (a.c:1)", "main (a.c:91)", "_start in a"),
+        ("<other> in libz.so.1", "middle (a.c:20)", "main (a.c:90)", "_start in a"),
+    )
+    write_named(page, (2, 12, 54), names)  # in slots of 8, 16 and 64
     return page
+
+
+@needs_browser
+def test_call_sites_without_frames_of_a_runtime(tmp_path: Path) -> None:
+    """Callers keep the folders of their files; frames of a runtime are shown if all are."""
+    importing = "exec_module (<frozen importlib._bootstrap_external>:940)"
+    names = (
+        (importing, "load (re/__init__.py:124)", importing, "<module> (app/main.py:1)"),
+        (importing,),
+    )
+    page = tmp_path / "x.html"
+    write_named(page, (54, 2), names)
+    script = r"""
+    const cells = [...document.querySelectorAll("#call-sites tbody td:last-child")];
+    output = [cells.map((cell) => cell.firstChild.textContent.split("\n"))];
+    cells.find((cell) => cell.textContent.includes("load")).querySelector("button.link").click();
+    output.push(document.getElementById("holders").textContent);
+    """
+    callers, said = probe(tmp_path, page, script)
+    assert sorted(callers) == [[importing], [names[0][1], names[0][3]]]
+    assert f"objects of {names[0][1]} < {names[0][3]} at the peak" in said
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [400, 1280])
+def test_findings_are_a_list(sites_page: Path, tmp_path: Path, width: int) -> None:
+    """A name is in the line of its text, or above it on a narrow screen."""
+    script = """
+    const box = (one) => one.getBoundingClientRect();
+    output = [...document.querySelectorAll("#findings dt")].map((name) => {
+        const from = box(name), to = box(name.nextElementSibling);
+        return [from.top - to.top, from.right - to.left, from.bottom - to.top];
+    });
+    """
+    found = probe(tmp_path, sites_page, script, width)
+    assert found
+    for top, right, bottom in found:
+        assert bottom <= 1 if width == 400 else abs(top) <= 1 and right < 0
 
 
 @needs_browser
@@ -240,6 +283,7 @@ def test_the_difference_of_two_recordings(tmp_path: Path) -> None:
     assert [round(55 * (one[2] + 0.5) / whole) for one in output[1:]] == [55, 30, 20, 5]
     assert [one[3][:1] for one in output[1:]] == ["▲", "▲", "▼", "▲"]
     assert "more-3" in browse(tmp_path, page)  # the policy lets the page's script run
+    assert probe(tmp_path, page, "output = document.documentElement.scrollWidth;", 400) == 400
 
 
 def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
