@@ -101,7 +101,7 @@ typedef struct sw_stack_stats {
     uint64_t depth;      /* bytes pushed */
     uint64_t held_bytes; /* of all blocks */
     uint64_t blocks;     /* including a chain's spare one */
-    /* Blocks added after the first one, or copied into; total. */
+    /* Total number of blocks added after the first one, or moved to. */
     uint64_t growths;
     uint64_t copied_bytes; /* by growth and trims */
     uint64_t relocated;    /* pointers updated by these */
