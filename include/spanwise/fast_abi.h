@@ -138,7 +138,7 @@ struct sw_cache {
     uint64_t unused;          /* aligns the bins to a cache line */
     const uint8_t *small_map; /* the table's */
     uint64_t mark;            /* atomic: whether it is open */
-    size_t plain_end;         /* sizes below need only their class */
+    size_t plain_end;         /* smaller sizes are served by class alone */
     struct sw_thread *thread; /* the library's record of the cache's thread; NULL: none */
     /* The sw_span.owner for which a free takes the fast path and leaves no hint: the cache itself
      * (the owner of full spans has an extra bit set), or SW_NO_CACHE while every free leaves a

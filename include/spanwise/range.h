@@ -80,7 +80,7 @@ SW_API uint64_t sw_range_alloc(sw_range *range, uint64_t size);
 /* Return where sw_range_alloc would place `size` now. SW_RANGE_NONE, without an error: none. */
 SW_API uint64_t sw_range_find(sw_range *range, uint64_t size);
 /* Free [offset, offset + size), which must be allocated: one allocation, a part of one, or adjacent
- * ones. A buddy frees one allocation, with the size of the request. */
+ * ones. With a buddy, exactly one allocation, with the size that was requested. */
 SW_API sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size);
 /* Free everything. */
 SW_API sw_status sw_range_reset(sw_range *range);

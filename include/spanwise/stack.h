@@ -93,8 +93,8 @@ SW_API sw_status sw_stack_register(sw_stack *stack, void **slot);
 /* End a registration; registrations nest. Errors: SW_STATE: not registered. */
 SW_API sw_status sw_stack_unregister(sw_stack *stack, void **slot);
 
-/* Free unused memory. SW_STACK_COPY: move to the smallest sufficient block of the doubling
- * sequence. Errors: SW_NOMEM, the stack is unchanged. */
+/* Free unused memory. SW_STACK_COPY: move to the smallest block (first_bytes times a power of two)
+ * that is large enough. Errors: SW_NOMEM, the stack is unchanged. */
 SW_API sw_status sw_stack_trim(sw_stack *stack);
 
 typedef struct sw_stack_stats {

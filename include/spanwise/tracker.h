@@ -151,7 +151,7 @@ typedef struct sw_tracker_rule {
     uint32_t struct_bytes; /* sizeof(sw_tracker_rule), for later versions */
     uint32_t pad;
     uint64_t period_ns;       /* between two checks, 1 or more */
-    uint64_t min_age_ns;      /* arenas of this age are old */
+    uint64_t min_age_ns;      /* arenas of at least this age are old */
     uint64_t threshold_bytes; /* an alert is raised if untracked or old bytes exceed this */
     /* Called in the checking thread without a lock; it may use arenas. NULL: only the event. */
     sw_tracker_alert_fn *alert;
