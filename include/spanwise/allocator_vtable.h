@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Any thread that uses the structure may call these functions. `bytes` is never 0; `align` is a
- * power of two up to 64. The structure copies the table. */
+ * power of two up to 64. The structure copies this table. */
 typedef struct sw_allocator {
     /* Return zeroed memory, or NULL. */
     void *(*allocate)(void *context, size_t bytes, size_t align);

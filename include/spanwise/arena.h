@@ -69,8 +69,8 @@ typedef struct sw_arena_options {
 } sw_arena_options;
 
 /* A safe arena. After the arena is freed or reset, its memory is inaccessible: a use is misuse
- * FREED_ARENA, which names the object, its type, and the call sites of allocation and free. The
- * chunks enter a quarantine, whose oldest chunks leave it once it exceeds its bound. Unlike other
+ * FREED_ARENA, which reports the object, its type, and the call sites of allocation and free. The
+ * chunks enter a quarantine; once it exceeds its bound, the oldest chunks leave it. Unlike other
  * arenas, a safe arena
  *   - reuses no chunk before it has left the quarantine, and takes no memory from the heap: big
  *     objects have their own chunks, and a refused chunk is an error, as in mode FORCE;
@@ -108,7 +108,7 @@ SW_API void *sw_arena_make_slice(sw_arena *arena, size_t count, size_t size, siz
  * (FREED_ARENA) unless its chunk has been reused. */
 SW_API void *sw_arena_clone(sw_arena *arena, const void *object, size_t size, unsigned flags);
 
-/* As sw_arena_alloc; a safe arena keeps `type`, a string with static lifetime, for its reports. */
+/* As sw_arena_alloc; a safe arena stores `type`, a string with static lifetime, for its reports. */
 SW_API void *sw_arena_alloc_typed(sw_arena *arena, size_t size, size_t align, unsigned flags,
                                   const char *type);
 
@@ -128,9 +128,9 @@ SW_API sw_status sw_arena_release(sw_arena *arena, sw_arena_savepoint savepoint)
 
 /* --- use by others ---------------------------------------------------------------------------- */
 
-/* Return an sw_allocator on the arena, for range.h and others. Released blocks keep their memory
- * until the arena is freed or reset, after the last use of the structures built on the
- * allocator. */
+/* Return an sw_allocator that allocates from the arena, for range.h and others. Memory of released
+ * blocks is reused only after the arena is freed or reset, which must follow the last use of the
+ * structures built on the allocator. */
 SW_API sw_allocator sw_arena_allocator(sw_arena *arena);
 
 /* Make the arena a root of a collector: when a cycle begins, it scans the aligned words of SW_SCAN
@@ -142,13 +142,13 @@ SW_API sw_allocator sw_arena_allocator(sw_arena *arena);
  * attached. */
 SW_API sw_status sw_arena_attach(sw_arena *arena, sw_gc *gc);
 /* Free the arena when `object`, an object of the collected heap, becomes unreachable. The object's
- * finalizer is replaced by one that frees the arena: the next sw_gc_finalize after the cycle that
- * finds the object unreachable runs it, in any thread, also for a safe arena. An arena that is held
- * at that time is freed by the finalizer of a later cycle. If an attached arena itself reaches the
- * object, it is never freed. The program may free the arena earlier. If the program frees the
- * object, or destroys the collector, it must free the arena itself. A second call replaces the
- * object; NULL: none. (Go's arenas have such a finalizer: runtime/arena.go.) Errors: as
- * sw_gc_set_finalizer. */
+ * finalizer is replaced by one that frees the arena. The next sw_gc_finalize after the cycle that
+ * finds the object unreachable runs it, in any thread, even for a safe arena. If the arena is held
+ * at that time, the finalizer of a later cycle frees it. If the arena is attached and the object is
+ * reachable from it, it is never freed. The program may free the arena earlier. If the program
+ * frees the object, or destroys the collector, it must free the arena itself. A second call
+ * replaces the object; NULL: none. (Go's arenas have such a finalizer: runtime/arena.go.) Errors:
+ * as sw_gc_set_finalizer. */
 SW_API sw_status sw_arena_free_with(sw_arena *arena, sw_gc *gc, const void *object);
 
 /* A held arena cannot be freed or reset (SW_BUSY). Any thread may call. Errors: SW_LIMIT at 2^31
@@ -209,14 +209,15 @@ typedef struct sw_arena_pool_stats {
 SW_API void sw_arena_get_pool_stats(sw_arena_pool_stats *out);
 
 /* Bound the idle memory that the process keeps: thread_bytes per thread (default 1 MiB), idle_bytes
- * shared (default 64 MiB). The excess returns to the system when an arena releases it. */
+ * shared (default 64 MiB). Memory above the bounds returns to the system as soon as an arena
+ * releases it. */
 SW_API void sw_arena_set_keep(uint64_t thread_bytes, uint64_t idle_bytes);
 /* Return shared idle chunks to the system after decay_ns without use, like jemalloc's
  * dirty_decay_ms; 0, the default: no decay. Decay runs when a thread releases or takes shared
  * chunks, at most 8 chunks each time, and in sw_arena_decay. Chunks cached by threads do not decay;
  * set thread_bytes to 0 if they should. now_ns: a monotonic clock in ns, called with a lock held,
  * which must not call this library; NULL: the system's. For chunks that are already idle, the time
- * starts again. */
+ * is counted from this call. */
 SW_API void sw_arena_set_decay(uint64_t decay_ns, uint64_t (*now_ns)(void *context), void *context);
 /* Run decay now; return the bytes returned to the system. */
 SW_API uint64_t sw_arena_decay(void);
@@ -237,9 +238,9 @@ SW_API uint64_t sw_arena_trim(void);
 
 /* --- inline allocation ------------------------------------------------------------------------ */
 
-/* The free part of the newest chunk, [front, back), read and written by inline code; both are 0 if
- * every call must go to the library. It is the beginning of a sw_arena, and part of the binary
- * interface. Both are at addresses congruent to 8 mod 16; see sw_cache in fast_abi.h. */
+/* The beginning of a sw_arena, part of the binary interface: [front, back) is the free part of the
+ * newest chunk, read and written by inline code; both are 0 if every call must go to the library.
+ * They are at addresses congruent to 8 mod 16; see sw_cache in fast_abi.h. */
 typedef struct sw_arena_ends {
     uint64_t unused;
     uintptr_t front;
@@ -252,7 +253,7 @@ typedef struct sw_arena_ends {
 SW_API extern const uint32_t sw_arena_abi_1;
 __attribute__((used)) static const uint32_t *const sw_arena_abi_needed = &sw_arena_abi_1;
 
-/* Larger objects call the library, which clears them as fast. */
+/* Larger objects call the library, which clears them as quickly. */
 #define SW_ARENA_INLINE_MAX 128
 
 /* As sw_arena_alloc_typed, inline if size, align and flags are constants; the arena must then be

@@ -7,7 +7,7 @@
  *   options.memory = sw_allocator_of(SW_BACKING_HUGE);
  *   options.first_bytes = options.child_bytes_max = options.limit_bytes = 64 << 20;   one block
  *
- * GoMem (Go) selects the same choices by build tags: docs/design/buffer.md. The allocators are
+ * GoMem (Go) has the same choices as build tags: docs/design/buffer.md. The allocators are
  * process-wide, thread-safe and consistent in the child of a fork.
  */
 #ifndef SPANWISE_BACKING_H
@@ -23,12 +23,13 @@ typedef enum sw_backing {
     SW_BACKING_SYSTEM = 0, /* whole pages of the system: sw_allocator_system() */
     SW_BACKING_LIBC,       /* the C library's: sw_allocator_libc() */
     /* Blocks up to 16 KiB are rounded up to 1, 4 or 16 KiB, with a free list of up to
-     * SW_BACKING_KEPT per size; larger blocks are LIBC's. */
+     * SW_BACKING_KEPT per size; larger blocks come from LIBC. */
     SW_BACKING_POOLS,
     /* Blocks up to SW_BACKING_REGION_BYTES come from buddy allocators on regions of that size.
-     * Larger blocks, and all if no region can be mapped, are SYSTEM's. One empty region is kept. */
+     * Larger blocks, or all if no region can be mapped, come from SYSTEM. One empty region is
+     * kept. */
     SW_BACKING_BUDDY,
-    /* SYSTEM's; blocks of at least 2 MiB are rounded up and aligned to 2 MiB, with
+    /* As SYSTEM, but blocks of at least 2 MiB are rounded up and aligned to 2 MiB, with
      * madvise(MADV_HUGEPAGE). */
     SW_BACKING_HUGE,
     SW_BACKING_COUNT

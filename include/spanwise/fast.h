@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inline allocation and free on the default heap.
  *
- * For a compile-time constant size, class and slot size are constants and an allocation is a few
- * instructions; other sizes call the library. Frees are validated like sw_free. Works in C11 and
- * C++11 with gcc and clang.
+ * If the size is a compile-time constant, an allocation is a few instructions, because class and
+ * slot size are constants; other sizes call the library. Frees are validated as in sw_free. Works
+ * in C11 and C++11 with gcc and clang.
  *
  * Binary compatibility: this code reads the records of fast_abi.h and the class numbers of the
  * library's default table. It refers to a symbol named after the table, so that a library with

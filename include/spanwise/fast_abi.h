@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records that inline code reads. They are part of the binary interface. fast.h refers to a
- * symbol named after the table, so that code compiled for another table fails to link. Programs
- * must not use these records: they may change in any minor version.
+/* The records that inline code reads, part of the binary interface. fast.h refers to a symbol named
+ * after the table, so that code compiled for another table fails to link. Programs must not use
+ * these records: they may change in any minor version.
  */
 #ifndef SPANWISE_FAST_ABI_H
 #define SPANWISE_FAST_ABI_H
@@ -14,24 +14,24 @@ extern "C" {
 
 /* Bitmaps of 64 slots of a span. A slot is free when its bit is set in one of the first three.
  *   free:   slots that the next allocations take
- *   local:  slots that the owner freed since; moved into `free` when that is empty, so that a free
- *           and the next allocation do not wait for each other's store
+ *   local:  slots that the owner has freed since; moved to `free` when that is empty, so that a
+ *           free and the next allocation do not wait for each other's store
  *   remote: slots that other threads freed and the owner has not drained yet; atomic
  * Only the span's owner writes free and local; if there is none, the heap's lock protects them.
- * Bits past the span's last slot are always 0 in `free` and `remote` and 1 in `local`. Freeing such
- * a slot is therefore detected as a double free, a word is wholly free when (free | local) is all
- * ones, and an allocation never takes such a slot. A span with a multiple of 64 slots and a tail
- * has one more word. A word never straddles cache lines, so that a free by any thread touches one
- * line. */
+ * Bits past the span's last slot are always 0 in `free` and `remote` and 1 in `local`. So freeing
+ * such a slot is detected as a double free, a word is wholly free if (free | local) is all ones,
+ * and an allocation never takes such a slot. A span with a multiple of 64 slots and a tail has one
+ * more word, for padding. A word never straddles cache lines, so that a free by any thread touches
+ * one line. */
 typedef struct sw_word {
     uint64_t free;
     uint64_t remote;
-    uint64_t local;  /* written by frees, at an address where objects begin: see sw_cache */
+    uint64_t local;  /* written by frees, congruent to 0 mod 16: see sw_cache */
     uint64_t unused; /* padding to two words per line; in a span's own word, fields of its record */
 } sw_word;
 
-/* A span: a run of pages cut into slots, or one large object. The record is a cache line of 64
- * bytes, in a dense array of its space; the page map holds indices into that array. If one word
+/* A span: a run of pages cut into slots, or one large object. The record is one cache line of 64
+ * bytes in a dense array of its space; the page map holds indices into that array. If one word
  * covers all slots, it is part of the record, and a free touches two cache lines of metadata: page
  * map and record.
  *   slot i is at base + i * size, 0 <= i < slots
@@ -42,8 +42,9 @@ typedef struct sw_word {
 typedef struct sw_span {
     uintptr_t base;
     uint64_t magic; /* 0 for large objects */
-    /* Atomic. NULL: the span is central, and its bits change under the heap's lock. Bit 0 or 1 set:
-     * a free takes the slow path (the span is full or fresh). A live large object: its address. */
+    /* Atomic. NULL: the span is central, and its bits are protected by the heap's lock. Bit 0 or 1
+     * set: a free takes the slow path (the span is full or fresh). A live large object: its
+     * address. */
     struct sw_cache *owner;
     sw_word *words; /* &own if one word is enough */
     __extension__ union {
@@ -55,7 +56,7 @@ typedef struct sw_span {
             uint8_t cursor;   /* the word that the owner searches next */
             uint8_t state;    /* sw_span_state */
             uint8_t needzero; /* 1: slots may hold old bytes */
-            uint8_t idle;     /* 1: no slot in use, in its cache's partial list, counted there */
+            uint8_t idle;     /* 1: no slot in use; in its cache's partial list and counted there */
         };
     };
 } sw_span;
@@ -77,17 +78,17 @@ typedef struct sw_hint {
  * never copies it, so that remote frees, walks and verify see the same bits. A bin is a cache line;
  * its fields are placed as described at sw_cache.
  *
- * Collected heaps: gc_type is the type of every object of the span, SW_GC_UNTYPED if they differ or
- * have no pointers; only the cache's thread writes it. gc_next_bit is the bit of the slot after the
- * last one taken (0: end of the word), gc_next_at its byte offset from base; gc_next_at == bytes *
- * (index of gc_next_bit). */
+ * Collected heaps: gc_type is the type of all objects of the span, or SW_GC_UNTYPED if they differ
+ * or have no pointers; only the cache's thread writes it. gc_next_bit is the bit of the slot after
+ * the last one taken (0: end of the word), and gc_next_at that slot's byte offset from base:
+ * gc_next_at == bytes * (index of gc_next_bit). */
 typedef struct sw_cache_bin {
     sw_span *span;  /* NULL when there is none */
     sw_word *word;  /* never NULL; an always-empty word when there is no span */
     sw_hint *hints; /* oldest first */
     uintptr_t base; /* address of that word's slot 0; far from any object when there is no span */
     uint64_t gc_next_bit; /* of collected heaps; 0 elsewhere */
-    uint32_t hinted;      /* bytes of the present hints: the offset past the newest one */
+    uint32_t hinted;      /* bytes of all hints: the offset past the newest one */
     uint32_t hinted_max;  /* maximum bytes of hints */
     uint64_t gc_next_at;  /* of collected heaps */
     uint32_t bytes;       /* of a slot of the class */
@@ -98,7 +99,8 @@ typedef struct sw_cache_bin {
 
 enum { SW_HINTS_LOG2 = 5, SW_HINTS_MAX = 1 << SW_HINTS_LOG2 };
 
-/* What a free needs to find a span. It does not change after the space is created. */
+/* What a free needs to find a span. It does not change after the space is created, except that
+ * `frames` grows. */
 typedef struct sw_space_view {
     uintptr_t base;           /* address of frame 0 */
     uint64_t frames;          /* frames that page_map covers */
@@ -112,18 +114,18 @@ typedef struct sw_space_view {
 #pragma clang diagnostic ignored "-Wc99-extensions"
 #endif
 
-/* A thread cache. Every call reads the first cache line; the generic and slow paths read the
+/* A thread cache. Every call reads the first cache line; the generic and slow paths also read the
  * second. The bins follow, indexed by class * 2 + noscan. Threads without a cache of the default
- * heap share an empty cache without a heap, which sends every call to a slow path.
+ * heap share an empty cache without a heap, so that all their calls take a slow path.
  *
  * Fields read by fast paths are at addresses congruent to 8 mod 16, to avoid false store-to-load
  * dependencies (4K aliasing). A processor speculates that a load does not depend on earlier stores
- * with unknown addresses, but compares mainly page offsets: a store to another page can alias. Then
- * the load waits for all earlier stores, and a malloc/free pair takes twice as long. Objects begin
- * at multiples of 16, and programs write their first words, so no field read here has such an
+ * with unknown addresses, but compares mainly page offsets, so a store to another page can alias.
+ * Then the load waits for all earlier stores, and a malloc/free pair takes twice as long. Objects
+ * begin at multiples of 16, and programs write their first words, so no field read here has such an
  * offset (docs/design/heap.md). */
 struct sw_cache {
-    sw_heap *heap;  /* NULL: the cache of threads that have none */
+    sw_heap *heap;  /* NULL: the shared empty cache */
     uintptr_t base; /* base, frames, page_map, spans: the view of its space */
     const sw_table *table;
     uint64_t frames;
@@ -132,14 +134,15 @@ struct sw_cache {
     struct sw_cache_cold *cold; /* fields that only slow paths read */
     sw_span *spans;
     uint64_t mode;            /* the heap's */
-    sw_span *hazard;          /* another cache's span that this one frees into; NULL: none */
-    uint64_t unused;          /* keeps the bins at a cache line */
+    sw_span *hazard;          /* the other cache's span that this one last freed into; NULL: none */
+    uint64_t unused;          /* aligns the bins to a cache line */
     const uint8_t *small_map; /* the table's */
     uint64_t mark;            /* atomic: whether it is open */
-    size_t plain_end;         /* smaller sizes need no more than their class */
+    size_t plain_end;         /* smaller sizes are served by class alone */
     struct sw_thread *thread; /* the library's record of the cache's thread; NULL: none */
-    /* sw_span.owner of spans whose frees leave no hint: the cache itself (full spans have an extra
-     * bit set), or SW_NO_CACHE while every free leaves a hint. Written by the cache's thread. */
+    /* The sw_span.owner for which a free takes the fast path and leaves no hint: the cache itself
+     * (the owner of full spans has an extra bit set), or SW_NO_CACHE while every free leaves a
+     * hint. Written by the cache's thread. */
     struct sw_cache *unhinted_owner;
     __extension__ sw_cache_bin bins[];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table-independent part of the inline paths (fast.h): the thread's cache, allocation from a
- * given class, and frees. The library includes it, so that libraries of different tables share most
- * objects. Programs include fast.h.
+ * given class, and frees. It is separate so that most object files are the same for all tables.
+ * Programs include fast.h.
  */
 #ifndef SPANWISE_FAST_SLOTS_H
 #define SPANWISE_FAST_SLOTS_H
@@ -35,7 +35,7 @@ extern SW_API __thread SW_FAST_TLS sw_tls_record sw_tls;
 extern SW_API _Thread_local SW_FAST_TLS sw_tls_record sw_tls;
 #endif
 
-/* Slow paths of the inline code, not for programs. */
+/* Slow paths of the inline code; not for direct use. */
 SW_API void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 SW_API void sw_free_slow(sw_cache *cache, void *ptr, const char *op);
 SW_API void sw_cache_emptied(sw_cache *cache, sw_span *span); /* one of its words became empty */
@@ -125,8 +125,8 @@ SW_FAST_INLINE SW_NONNULL(1) void sw_fast_cache_free(sw_cache *cache, void *ptr)
     if (__builtin_expect(!sw_fast_try_free(cache, ptr), 0)) sw_free_slow(cache, ptr, "free");
 }
 
-/* Free an object of constant size in the current word of its class. The bin's base, the slot size
- * and the word's bits validate it. 0: nothing was done. */
+/* Free an object of constant size in the current word of its class. It is validated by the bin's
+ * base, the slot size and the word's bits. 0: nothing was done. */
 SW_FAST_INLINE int sw_fast_try_free_current(sw_cache *cache, void *ptr, uint32_t cls,
                                             uint32_t bytes) {
     sw_cache_bin *bin = &cache->bins[cls * 2 + 1];

@@ -31,9 +31,9 @@
  * are scanned once, at the start, and need no barrier. Objects allocated during a cycle survive it.
  *
  * Calls that start, step or finish a cycle need a stopped world: no other thread may be inside a
- * call on the heap or change its objects. The exit of a thread that used the heap is such a call,
- * because it releases its spans. Either the program ensures this, or its threads join and stop at
- * safepoints: when one has joined (sw_gc_join), the others join at their first sw_gc_new.
+ * call on the heap or change its objects. The exit of a thread that used the heap counts as a call,
+ * because it releases the thread's spans. Either the program ensures this, or its threads join and
+ * stop at safepoints: once one has joined (sw_gc_join), the others join at their first sw_gc_new.
  */
 #ifndef SPANWISE_GC_H
 #define SPANWISE_GC_H
@@ -58,9 +58,9 @@ typedef struct sw_gc_type {
 /* Create a collected heap. options: NULL for the defaults; `dry` and `tracked` are not supported
  * (SW_INVALID). With `tiny`, pointer-free objects below 16 bytes share blocks of 16 bytes, as in
  * Go's tiny allocator; a block lives while one of its objects is reachable or it is the current
- * block. Then pointer-free objects of up to 16 bytes can be neither freed nor resized (misuse
- * SW_MISUSE_COLLECTED, the object is unchanged), and have neither references nor finalizers.
- * Objects of a type with a finalizer share no block. */
+ * block. Pointer-free objects of up to 16 bytes then cannot be freed or resized (misuse
+ * SW_MISUSE_COLLECTED, the object is unchanged), nor have references or finalizers. Objects of a
+ * type with a finalizer do not share blocks. */
 SW_API sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out);
 /* Destroy the collector, its heap and all objects. NULL is ignored. */
 SW_API sw_status sw_gc_destroy(sw_gc *gc);
@@ -96,23 +96,24 @@ SW_API sw_status sw_gc_remove_roots(sw_gc *gc, uint32_t id);
 enum {
     /* Each aligned word of these is a root: stacks and registers of joined threads, their
      * thread-local variables and values of the first 32 keys of pthread_setspecific, and variables
-     * of the program and of loaded libraries. A number that looks like a pointer retains an object.
-     * A pointer past the end of an object does not. */
+     * of the program and of loaded libraries. An integer that looks like a pointer keeps an object
+     * alive; a pointer past the end of an object does not. */
     SW_GC_CONSERVATIVE = 1,
     /* Also: sw_gc_collect, and a pace without steps, send SIGURG to threads that reach no safepoint
-     * within 0.1 ms. Its handler has SA_RESTART and SA_ONSTACK, and calls the program's earlier
-     * one. sw_gc_block is not needed then, unless a thread blocks the signal, or waits within a
+     * within 0.1 ms. Its handler has SA_RESTART and SA_ONSTACK, and calls the program's previous
+     * handler. Then sw_gc_block is needed only if a thread blocks the signal, or waits within a
      * call of the library, such as in a finalizer. */
     SW_GC_SIGNALS = 2,
 };
-/* Set which memory is a root without registration, and how threads stop, before another thread uses
- * the heap. options: a sum; default 0. SW_GC_SIGNALS needs SW_GC_CONSERVATIVE.
- * Registered roots and shadow stacks count as before, and objects are followed by their types.
+/* Set which memory is a root without registration, and how threads stop. Call before another thread
+ * uses the heap. options: a sum; default 0. SW_GC_SIGNALS needs SW_GC_CONSERVATIVE. Registered
+ * roots and shadow stacks are still scanned, and marking inside objects is still precise.
  *
  * With SW_GC_CONSERVATIVE every thread joins at its first call on the heap (sw_gc_join), the
- * calling one now. The function that calls sw_gc_block must not return before sw_gc_unblock. These
- * are not roots: memory from malloc; stacks of coroutines (a cycle that begins on one is
- * abandoned); a thread's argument before its first call on the heap, and its result after it ends.
+ * calling one immediately. The function that calls sw_gc_block must not return before
+ * sw_gc_unblock. The following are not roots: memory from malloc; stacks of coroutines (a cycle
+ * that begins on one is abandoned); a thread's argument before its first call on the heap, and its
+ * result after it ends.
  *
  * Errors: SW_UNSUPPORTED: the system is not Linux with glibc on x86-64 or arm64, or for
  * SW_GC_SIGNALS, not x86-64 or the library is linked statically; SW_STATE: threads
@@ -154,16 +155,16 @@ SW_API sw_status sw_gc_shadow_create(sw_gc *gc, sw_gc_shadow **out);
  * memory is not accessed. NULL is ignored. */
 SW_API sw_status sw_gc_shadow_destroy(sw_gc_shadow *shadow);
 /* Make the aligned words of [start, start + bytes) roots until the frame is popped; they need no
- * write barrier. Frame and words must not move. Errors: SW_INVALID: frame or start is NULL, start
- * is not aligned to 8, or there is no whole word; SW_STATE: the frame is on a stack, or another
- * thread created this one. */
+ * write barrier. The frame and the words must not move. Errors: SW_INVALID: frame or start is NULL,
+ * start is not aligned to 8, or there is no whole word; SW_STATE: the frame is on a stack, or
+ * another thread created this one. */
 SW_API sw_status sw_gc_shadow_push(sw_gc_shadow *shadow, sw_gc_frame *frame, const void *start,
                                    size_t bytes);
 /* Pop the top frame; it may be pushed again. Errors: SW_STATE: the frame is not the top one, or
  * another thread created the stack. */
 SW_API sw_status sw_gc_shadow_pop(sw_gc_shadow *shadow, sw_gc_frame *frame);
-/* Pop every frame above this one; NULL: all frames. Popped frames are not accessed, so the target
- * of a longjmp can call it, and must do so before its next call on the heap. A cycle that finds a
+/* Pop every frame above this one; NULL: all frames. Popped frames are not accessed, so it can be
+ * called after a longjmp, and must be before the next call on the heap. A cycle that finds a
  * corrupt frame is abandoned. Errors: SW_STATE: the frame is not on the stack, or another thread
  * created the stack. */
 SW_API sw_status sw_gc_shadow_cut(sw_gc_shadow *shadow, sw_gc_frame *frame);
@@ -176,10 +177,10 @@ SW_API sw_status sw_gc_shadow_cut(sw_gc_shadow *shadow, sw_gc_frame *frame);
 typedef struct sw_gc_cycle {
     uint64_t struct_bytes;
     uint64_t number;         /* 1, 2, ... */
-    uint64_t steps;          /* number of calls, and of end_stops, that worked on it */
+    uint64_t steps;          /* number of calls and end_stops that worked on it */
     uint64_t mark_ns;        /* elapsed time of marking */
     uint64_t sweep_ns;       /* elapsed time of sweeping */
-    uint64_t longest_ns;     /* of these, the longest marking and sweeping of one, without waits */
+    uint64_t longest_ns;     /* longest marking and sweeping in one of these, without waits */
     uint64_t marked_objects; /* reachable, or allocated since the start */
     uint64_t marked_bytes;   /* their slots */
     uint64_t freed_objects;  /* unreachable */
@@ -194,26 +195,26 @@ typedef struct sw_gc_cycle {
     uint64_t concurrent;     /* 1: a background thread marked it (sw_gc_set_concurrent) */
     uint64_t start_stop_ns;  /* of a concurrent cycle: the stop that began it, with its wait */
     uint64_t end_stop_ns;    /* the longest background stop to end marking, with its wait */
-    uint64_t end_stops;      /* their number; some may only have tried to */
-    uint64_t stalls;         /* pacing allocations that waited for its end */
+    uint64_t end_stops;      /* number of these stops, including attempts that found more to mark */
+    uint64_t stalls;         /* allocations that waited for its end because of the pace */
 } sw_gc_cycle;
 
 /* Let a background thread mark and sweep the cycles that sw_gc_start or the pace begins; markers: 0
- * or 1, default 0. Threads run meanwhile, except in two short stops: sw_gc_start scans the roots,
- * and the background thread ends marking. Every thread joins at its first call on the heap
- * (sw_gc_join), the calling one now; so each must reach a safepoint often, or be in a blocking
- * region. A thread that only writes to objects must call sw_gc_join first. If a thread does not
- * stop in time, the cycle is abandoned.
+ * or 1, default 0. Other threads run at the same time, except during two short stops: sw_gc_start
+ * scans the roots, and the background thread ends marking. Every thread joins at its first call on
+ * the heap (sw_gc_join), the calling one immediately; so each must reach a safepoint often, or be
+ * in a blocking region. A thread that only writes to objects must call sw_gc_join first. If a
+ * thread does not stop in time, the cycle is abandoned.
  *
- * sw_gc_wait waits for the end of a cycle. sw_gc_collect, and sw_gc_step and sw_gc_finish of a
- * running cycle, still work while the world is stopped. With a pace, a cycle begins when half of
- * its bytes are allocated, and an allocation that reaches all of them waits for its end. In the
- * child of a fork a marking cycle is abandoned; the next cycle starts a thread again.
+ * sw_gc_wait waits for the end of a cycle. sw_gc_collect, and sw_gc_step and sw_gc_finish on a
+ * running cycle, still stop the world. With a pace, a cycle begins after half of its bytes are
+ * allocated, and an allocation that reaches all of them waits for the end of the cycle. In the
+ * child of a fork a marking cycle is abandoned; the next cycle starts a new thread.
  *
  * Call it before another thread uses the heap, and after sw_gc_set_roots. Errors: SW_INVALID: more
- * than 1; SW_STATE: another thread has used the heap, or a cycle is running; SW_NOMEM: the system
- * refuses a thread, or memory; cycles then stop the world as before. Later, sw_gc_start returns
- * SW_NOMEM if the system refuses a thread, and a pace collects with the world stopped. */
+ * than 1; SW_STATE: another thread has used the heap, or a cycle is running; SW_NOMEM: no thread or
+ * memory; cycles then stop the world as before. If a thread cannot be created later, sw_gc_start
+ * returns SW_NOMEM, and a pace uses stop-the-world cycles. */
 SW_API sw_status sw_gc_set_concurrent(sw_gc *gc, unsigned markers);
 
 typedef enum sw_gc_phase { SW_GC_IDLE = 0, SW_GC_MARKING = 1, SW_GC_SWEEPING = 2 } sw_gc_phase;
@@ -229,8 +230,8 @@ typedef enum sw_gc_order {
 } sw_gc_order;
 
 /* Set the order of later cycles; default SW_GC_BY_OBJECT. SW_GC_BY_SPAN takes 24 more bytes per
- * span with pointers, and one bit per slot. Without that memory the objects of a span are scanned
- * object by object. Errors: SW_INVALID: no such order. */
+ * span with pointers, and one bit per slot. If there is no memory for them, the objects of the span
+ * are scanned object by object. Errors: SW_INVALID: no such order. */
 SW_API sw_status sw_gc_set_order(sw_gc *gc, sw_gc_order order);
 
 /* Run a full cycle: mark and sweep. A running cycle is finished first. cycle may be NULL. Errors:
@@ -239,17 +240,17 @@ SW_API sw_status sw_gc_collect(sw_gc *gc, sw_gc_cycle *cycle);
 
 /* Begin a cycle: scan the roots. Errors: SW_STATE: a cycle is running; SW_NOMEM. */
 SW_API sw_status sw_gc_start(sw_gc *gc);
-/* Work on the running cycle, if there is one. work: objects to scan, counting 512 bytes of a longer
- * object as one, or words of 64 slots to sweep; at least one unit is done. One call either marks or
- * sweeps. Errors: SW_NOMEM; SW_STATE with SW_GC_CHECKMARK: marking has missed an object, and the
- * cycle is abandoned. */
+/* Work on the running cycle, if there is one. work: objects to scan (each 512 bytes of a longer
+ * object count as one), or words of 64 slots to sweep; at least one unit is done. A call either
+ * marks or sweeps. Errors: SW_NOMEM; SW_STATE with SW_GC_CHECKMARK: marking has missed an object,
+ * and the cycle is abandoned. */
 SW_API sw_status sw_gc_step(sw_gc *gc, size_t work);
 /* As sw_gc_step, for about `ns` nanoseconds. The clock is read after every 256 units of work, the
  * minimum. The end of marking is not interrupted. Errors: those of sw_gc_step. */
 SW_API sw_status sw_gc_step_ns(sw_gc *gc, uint64_t ns);
-/* Finish the running cycle. If the last cycle was concurrent, has ended, and neither this function
- * nor sw_gc_wait has returned it, return it now: the background thread may be faster than a caller
- * that has just begun a cycle. Errors: SW_STATE: none is running; those of sw_gc_step. */
+/* Finish the running cycle. If the last cycle was concurrent and has ended, but neither this
+ * function nor sw_gc_wait has returned it, return it now: the background thread may finish before
+ * the caller that began the cycle. Errors: SW_STATE: none is running; those of sw_gc_step. */
 SW_API sw_status sw_gc_finish(sw_gc *gc, sw_gc_cycle *cycle);
 /* Wait until the running cycle has ended, in a blocking region; return at once if none is running.
  * Without a background thread, finish the cycle. Errors: those of sw_gc_finish; SW_STATE: cycle is
@@ -274,7 +275,7 @@ typedef struct sw_gc_pace {
     /* As GOGC: a cycle is due after sw_gc_new and sw_gc_build have allocated this percentage of the
      * bytes live after the last cycle, or of 4 MiB if that is more. 0: never. */
     uint32_t percent;
-    /* 0: a due cycle runs at once. 1: a cycle begins when half of that is allocated; assists of
+    /* 0: a due cycle runs at once. 1: a cycle begins when half of that is allocated; assists in
      * sw_gc_new, proportional to allocation, finish it in time. */
     uint32_t in_steps;
     /* As GOMEMLIMIT, a soft limit of live plus newly allocated bytes: cycles start earlier, but not
@@ -298,21 +299,21 @@ SW_API sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace);
  * sw_gc_unblock, sw_gc_join and calls that work on cycles. Objects needed after a safepoint must be
  * reachable from a root before it. A call that works on a cycle waits until all joined threads have
  * stopped. If one does not stop in time (sw_gc_set_stop_ns), the call abandons a marking cycle and
- * returns SW_BUSY; the error names the thread. A pacing sw_gc_new still allocates. So a joined
- * thread must call sw_gc_block before it waits for anything else, such as pthread_join.
+ * returns SW_BUSY; the error names the thread. A pacing sw_gc_new still allocates. So before a
+ * joined thread waits for anything else, as in pthread_join, it must call sw_gc_block.
  *
  * A thread joins automatically, under its system thread name, at its first sw_gc_new while others
  * have joined; with SW_GC_CONSERVATIVE at its first call on the heap. This call is for threads that
- * only read objects or allocated earlier; it can also name, once, a thread that joined
- * automatically. A joined thread leaves when it ends or is cancelled.
+ * only read objects, or that allocated before others joined; it can also name, once, a thread that
+ * joined automatically. A joined thread leaves when it ends or is cancelled.
  *
- * Threads that have not joined are not waited for; during a cycle a free by one, or an allocation
- * other than sw_gc_new, is misuse NOT_JOINED. name: up to 31 bytes are copied. Errors: SW_STATE: it
- * has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
+ * Cycles do not wait for threads that have not joined; if such a thread frees during a cycle, or
+ * allocates other than by sw_gc_new, that is misuse NOT_JOINED. name: up to 31 bytes are copied.
+ * Errors: SW_STATE: it has joined before; SW_INVALID: name is NULL; SW_NOMEM. */
 SW_API sw_status sw_gc_join(sw_gc *gc, const char *name);
-/* End the calling thread's join. Until it joins again, the thread may free objects, but not
- * allocate; if it does allocate, sw_gc_new joins it at the next stop. Errors: SW_STATE: it has not
- * joined, or is in a blocking region. */
+/* Undo sw_gc_join for the calling thread. Until it joins again, the thread may free objects, but
+ * should not allocate; if it does, sw_gc_new joins it at the next stop. Errors: SW_STATE: it has
+ * not joined, or is in a blocking region. */
 SW_API sw_status sw_gc_leave(sw_gc *gc);
 /* Wait while another thread works on a cycle. Does nothing in a thread that has not joined. */
 SW_API void sw_gc_safepoint(sw_gc *gc);
@@ -334,9 +335,9 @@ SW_API void sw_gc_write_all(sw_gc *gc, void *at, void *const *values, size_t cou
  * object i, in the type's e-th pointer word, points to object edges[i * degree + e]; SW_GC_NO_EDGE:
  * NULL. addresses[0 .. nodes) receives the objects. They are unreachable: no cycle may begin until
  * the program has made them reachable. Their bytes count towards the pace, but only sw_gc_new
- * starts the cycle that becomes due. Errors: SW_INVALID: no such type, fewer than `degree`
- * pointer words among its first 64 words, or an edge out of range; nothing is allocated. SW_NOMEM:
- * the objects so far become garbage. */
+ * starts a cycle. Errors: SW_INVALID: no such type, fewer than `degree` pointer words among its
+ * first 64 words, or an edge out of range; nothing is allocated. SW_NOMEM: the objects so far
+ * become garbage. */
 #define SW_GC_NO_EDGE UINT32_MAX
 SW_API sw_status sw_gc_build(sw_gc *gc, uint32_t type, uint32_t degree, size_t nodes,
                              const uint32_t *edges, void **addresses);
@@ -355,10 +356,10 @@ typedef enum sw_gc_ref_kind {
     SW_GC_WEAK_LONG = 2,
 } sw_gc_ref_kind;
 
-/* object: the start of an object that shares no block, or NULL. Any thread may call the four
- * functions on references, except while another thread works on a cycle; they take the collector's
- * lock. Errors: SW_INVALID: out is NULL, no such kind, or no object begins at `object`;
- * SW_NOMEM. */
+/* object: the start of an object that does not share a block (see `tiny`), or NULL. Any thread may
+ * call the four functions on references, except while another thread works on a cycle; they take
+ * the collector's lock. Errors: SW_INVALID: out is NULL, no such kind, or no object begins at
+ * `object`; SW_NOMEM. */
 SW_API sw_status sw_gc_ref_new(sw_gc *gc, sw_gc_ref_kind kind, const void *object, sw_gc_ref *out);
 /* Set *object to what the reference holds. While a cycle marks, the object of a weak reference is
  * marked, so that it survives the cycle. Errors: SW_INVALID: not a live reference. */
@@ -388,7 +389,8 @@ SW_API sw_status sw_gc_set_type_finalizer(sw_gc *gc, uint32_t type, sw_gc_finali
 /* Run up to `most` queued finalizers in the calling thread, without a lock; return how many. The
  * object is a root until its finalizer returns. A finalizer may allocate, free (also its object),
  * collect, call this function, and destroy the collector, which ends the loop. It must not leave by
- * longjmp. In the child of a fork, finalizers that other threads were running count as called. */
+ * longjmp. In the child of a fork, finalizers that other threads were running count as having
+ * run. */
 SW_API size_t sw_gc_finalize(sw_gc *gc, size_t most);
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -399,7 +401,7 @@ SW_API size_t sw_gc_finalize(sw_gc *gc, size_t most);
 typedef enum sw_gc_event_kind {
     /* From the start of a cycle to its end, including mutator time. */
     SW_GC_EVENT_CYCLE = 0,
-    SW_GC_EVENT_PAUSE = 1, /* a call worked on the cycle: the world was stopped */
+    SW_GC_EVENT_PAUSE = 1, /* the world was stopped while a call worked on the cycle */
     SW_GC_EVENT_MARK = 2,  /* a part of marking; the first one scans the roots */
     /* A part of sweeping: in a call that works on the cycle, lazily in an allocation, or by the
      * background thread. */
@@ -424,8 +426,8 @@ enum { SW_GC_EVENTS_MAX = 1 << 26 };
  * SW_GC_EVENTS_MAX; SW_NOMEM: nothing changes. */
 SW_API sw_status sw_gc_record_events(sw_gc *gc, size_t capacity);
 /* Remove up to `most` of the oldest events, ordered by their end; return how many. *lost (may be
- * NULL): events overwritten since the last call. Any thread may call both functions; they wait for
- * a call that works on a cycle. */
+ * NULL): events overwritten since the last call. Any thread may call both functions; they wait
+ * while another call works on a cycle. */
 SW_API size_t sw_gc_take_events(sw_gc *gc, sw_gc_event *events, size_t most, uint64_t *lost);
 
 /* A pause: the same interval as its event. */
@@ -450,9 +452,9 @@ enum {
     SW_GC_CLOBBER = 2,   /* fill swept objects with the byte 0xDB */
     SW_GC_ALWAYS = 4,    /* sw_gc_new collects before each allocation */
     /* Report pointers into freed or reset safe arenas (spanwise/arena.h): misuse FREED_ARENA with
-     * the op `gc`, for the first 16 of a cycle, by the call that ends its marking, without a lock.
-     * Costs a second marking. Roots and untyped objects are conservative: a number may look like a
-     * pointer. */
+     * the op `gc`, for the first 16 of a cycle. The call that ends marking reports them, without a
+     * lock. Costs a second marking. Roots and untyped objects are scanned conservatively: an
+     * integer may look like a pointer. */
     SW_GC_DANGLING = 8,
 };
 /* Set the options, a sum of SW_GC_...; default 0. SW_INVALID: unknown bits. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inline allocation in a collected heap: a *type allocator* allocates objects of one type in one
- * thread. It looks up once what sw_gc_new looks up in each call: the type and the thread's bin.
+ * thread. It caches what sw_gc_new looks up in each call: the type and the thread's bin.
  *
  *   sw_gc_type_allocator nodes;
  *   sw_gc_type_allocator_begin(gc, node_type, &nodes);
@@ -9,7 +9,7 @@
  * Works in C11 and C++11 with gcc and clang.
  *
  * Binary compatibility: this code reads the records of fast_abi.h, and refers to a symbol whose
- * name changes with them, so that a library with other records fails at link or load.
+ * name changes with them, so that a program fails to link or load with an incompatible library.
  */
 #ifndef SPANWISE_GC_FAST_H
 #define SPANWISE_GC_FAST_H
@@ -42,14 +42,14 @@ typedef struct sw_gc_type_allocator {
 SW_API extern const uint32_t sw_gc_abi_1;
 __attribute__((used)) static const uint32_t *const sw_gc_abi_needed = &sw_gc_abi_1;
 
-/* Initialise a type allocator of the calling thread. Only this thread may use it, until the end of
- * the thread or of the collector; after a fork it stays usable in the child's thread. It may be
- * copied, and needs no release. Errors: SW_INVALID: no such type, or allocator is NULL; SW_NOMEM:
- * no cache for the thread. */
+/* Initialise a type allocator of the calling thread. Only this thread may use it, until the thread
+ * ends or the collector is destroyed; after a fork the child's thread may use it too. It may be
+ * copied, and need not be released. Errors: SW_INVALID: no such type, or allocator is NULL;
+ * SW_NOMEM: no cache for the thread. */
 SW_API sw_status sw_gc_type_allocator_begin(sw_gc *gc, uint32_t type,
                                             sw_gc_type_allocator *allocator);
 
-/* As sw_gc_write, through any type allocator of the thread and collector. */
+/* As sw_gc_write; any type allocator of the thread and the collector will do. */
 SW_GC_INLINE void sw_gc_fast_write(const sw_gc_type_allocator *allocator, void *at, void *value) {
     if (__builtin_expect(__atomic_load_n(allocator->phase, __ATOMIC_RELAXED) == SW_GC_MARKING, 0))
         sw_gc_write(allocator->gc, at, value);
@@ -57,7 +57,7 @@ SW_GC_INLINE void sw_gc_fast_write(const sw_gc_type_allocator *allocator, void *
         *(void **)at = value;
 }
 
-/* Clear a slot, which may hold a former object's bytes. */
+/* Clear a slot, which may hold bytes of a previous object. */
 SW_GC_INLINE void sw_gc_type_allocator_clear(char *p, uint32_t bytes) {
     char *end = p + bytes;
     if (__builtin_expect(bytes - 16 > 112, 0)) { /* also true below 16 */
@@ -77,7 +77,7 @@ SW_GC_INLINE void sw_gc_type_allocator_clear(char *p, uint32_t bytes) {
 }
 
 /* Take a slot of the bin's word. bits: the word's free slots; bit: the slot to take, `at` bytes
- * after the word's first slot. The bin then remembers the following slot. */
+ * after the word's first slot. The bin then caches the next slot. */
 SW_GC_INLINE char *sw_gc_bin_take(sw_cache_bin *bin, uint64_t bits, uint64_t bit, uint64_t at) {
     __atomic_store_n(&bin->word->free, bits ^ bit, __ATOMIC_RELAXED);
     bin->gc_next_bit = bit << 1;
@@ -86,8 +86,8 @@ SW_GC_INLINE char *sw_gc_bin_take(sw_cache_bin *bin, uint64_t bits, uint64_t bit
 }
 
 /* Take the lowest free slot of the word; bits: the free ones, not 0. Usually that is the slot after
- * the last one taken, which the bin remembers. Then the object's address, and loads after the
- * stores that clear it, do not depend on the load of the word. */
+ * the last one taken, which the bin caches. Then the object's address does not depend on the load
+ * of the word, nor do loads that follow the stores which clear the object. */
 SW_GC_INLINE char *sw_gc_bin_pop(sw_cache_bin *bin, uint64_t bits) {
     if (__builtin_expect((bits & bin->gc_next_bit) != 0, 1))
         return sw_gc_bin_take(bin, bits, bin->gc_next_bit, bin->gc_next_at);

@@ -30,7 +30,7 @@ enum {
     SW_SCAN = 2, /* the object may hold pointers: separate spans, zeroed if needed */
 };
 
-/* Which partial span is next when a thread's current span is full. */
+/* Which partial span a cache takes next when its current span is full. */
 typedef enum sw_placement {
     SW_PLACE_LIFO = 0,    /* the span that became partial last (fast, default) */
     SW_PLACE_ADDRESS = 1, /* the lowest address */
@@ -41,7 +41,7 @@ typedef enum sw_placement {
 } sw_placement;
 
 /* Initialise with sw_heap_options_init, then change fields. Later versions append fields whose
- * default is 0; struct_bytes, 16 to 4096 and a multiple of 8, is the size that the caller knows.
+ * default is 0; struct_bytes, a multiple of 8 from 16 to 4096, is the size of the caller's struct.
  * Fields past it have their defaults. Bytes past the fields of this version must be 0. */
 typedef struct sw_heap_options {
     uint64_t struct_bytes; /* sizeof(sw_heap_options) */
@@ -51,11 +51,11 @@ typedef struct sw_heap_options {
     sw_placement placement;
     uint32_t batch_spans; /* empty spans that a cache keeps per class */
     uint8_t tracked;      /* 1: requested sizes are kept, so that a ledger shows round-up */
-    uint8_t dry;          /* 1: addresses are only numbers, and no memory is touched */
+    uint8_t dry;          /* 1: addresses are never mapped, and no memory is touched */
     uint8_t tiny;         /* 1: pointer-free objects below 16 B share blocks, freed together */
-    uint8_t manual_clock; /* 1: time moves by sw_heap_set_time only */
+    uint8_t manual_clock; /* 1: time advances only by sw_heap_set_time */
     uint8_t huge_pages;   /* 1: request transparent huge pages; see below */
-    uint8_t touch_map;    /* 1, dry heaps: runs record which pages the program would write */
+    uint8_t touch_map;    /* 1, dry heaps: record which pages the program would write */
     /* With touch_map: the program writes the first N percent of a large object; 1 to 100; 0:
      * 100. */
     uint8_t large_touched_percent;
@@ -69,10 +69,10 @@ enum { SW_DECAY_DEFAULT_MS = 500 };
 
 /* decay_ns: the library has no background thread. Some calls that allocate or free pages check the
  * time: a large object, the first object of a span, the free of a span's last object. A heap that
- * is not called, or that only reuses slots, returns nothing; sw_heap_trim returns every free page
- * at once. If a thread ends and leaves more than 8 MiB of free pages in a heap, all of them are
- * returned, except with SW_DECAY_NEVER. Up to 8 MiB of free pages and 512 KiB of empty spans stay
- * until the next calls. */
+ * is not used, or only reuses slots, returns nothing; sw_heap_trim returns every free page at once.
+ * If a heap has more than 8 MiB of free pages when a thread ends, all of them are returned, except
+ * with SW_DECAY_NEVER. Up to 8 MiB of free pages and 512 KiB of empty spans stay until the next
+ * calls. */
 
 /* huge_pages: madvise(MADV_HUGEPAGE) on each window. The system may then back 2 MiB at a time, so
  * more may be resident than committed until idle pages are purged. */
@@ -100,12 +100,12 @@ SW_API sw_heap *sw_heap_default(void);
 SW_API sw_status sw_heap_default_init(const sw_heap_options *options);
 SW_API uint32_t sw_heap_id(const sw_heap *heap);
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);
-SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are only numbers */
+SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are never mapped */
 
-/* Called if `bytes` more, for a large object or a span, would exceed the heap's limit after every
- * free page was purged. It runs in the calling thread without a lock; it may free objects of the
- * heap and trim it, but not allocate from it. Return nonzero to retry, 0 to fail the allocation; it
- * fails after 65,536 retries, too. */
+/* Called if `bytes` more, for a large object or a span, would exceed the heap's limit even after
+ * every free page was purged. It runs in the calling thread without a lock; it may free objects of
+ * the heap and trim it, but not allocate from it. Return nonzero to retry, 0 to fail the
+ * allocation; it also fails after 65,536 retries. */
 typedef int sw_limit_fn(sw_heap *heap, uint64_t bytes, void *arg);
 /* Set the hook at any time; NULL: none. An allocation in progress may still call the old hook. */
 SW_API void sw_heap_set_limit_hook(sw_heap *heap, sw_limit_fn *hook, void *arg);
@@ -142,13 +142,13 @@ SW_API void sw_free(void *ptr);
 SW_API void sw_free_sized(void *ptr, size_t size);
 SW_API size_t sw_usable_size(const void *ptr);
 
-/* Open a thread cache of a heap, used without a lock. An explicit cache saves the TLS look-up, and
+/* Open a thread cache of a heap, used without a lock. An explicit cache avoids the TLS look-up, and
  * lets one thread act for many, as the replayer does. The caller must use it from one thread at a
  * time and close it before the heap is destroyed. In the child of a fork it is open, empty and
  * usable, even if another thread was inside a call with it. Every call rejects a closed cache
- * (STALE_HANDLE), also after the end of its heap. sw_cache_alloc and sw_cache_free do not check for
- * NULL, which faults at an address below 8192; builds with SW_CHECK of 2 or 3 report NULL_HANDLE
- * instead. */
+ * (STALE_HANDLE), even after its heap was destroyed. sw_cache_alloc and sw_cache_free do not check
+ * for NULL, which faults at an address below 8192; builds with SW_CHECK of 2 or 3 report
+ * NULL_HANDLE instead. */
 SW_API sw_status sw_cache_open(sw_heap *heap, sw_cache **out);
 SW_API void sw_cache_close(sw_cache *cache); /* NULL is ignored */
 SW_API void *sw_cache_alloc(sw_cache *cache, size_t size, unsigned flags) SW_NONNULL(1);

@@ -12,8 +12,8 @@
  * The operations are those of GoMem's Memory (Go), with every result defined:
  * docs/design/buffer.md.
  *
- * Thread rule: one thread at a time may change a memory, and none may read it then. Do not copy a
- * sw_memory by assignment.
+ * Thread rule: while a thread changes a memory, no other may use it. Do not copy a sw_memory by
+ * assignment.
  *
  * After an error the memory is unchanged; sw_last_error() has the offending values.
  */
@@ -43,7 +43,7 @@ enum { SW_MEMORY_FEW = 6 }; /* buffers that fit into the record itself */
 /* Fields are read through the functions below. */
 typedef struct sw_memory {
     uint64_t size;      /* sum of the buffers' sizes, at most SW_MEMORY_SIZE_MAX */
-    sw_buffer *buffers; /* the list; `few`, and capacity == SW_MEMORY_FEW, until it is longer */
+    sw_buffer *buffers; /* the list: `few` while capacity == SW_MEMORY_FEW */
     size_t count;       /* buffers in the list, at most capacity */
     size_t capacity;
     /* Incremented by each change other than an append; it invalidates readers. */
@@ -86,7 +86,8 @@ static inline sw_status sw_memory_push(sw_memory *memory, void *bytes, size_t si
     return SW_OK;
 }
 
-/* Append several buffers, all or none; they may be the memory's own. Errors: as sw_memory_push. */
+/* Append several buffers, all or none; they may be those of the memory itself. Errors: as
+ * sw_memory_push. */
 SW_API sw_status sw_memory_push_buffers(sw_memory *memory, const sw_buffer *buffers, size_t count);
 /* Append the buffers of another memory, or of the same one. Errors: as sw_memory_push. */
 SW_API sw_status sw_memory_append(sw_memory *memory, const sw_memory *other);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sw_op: an allocation event. Recordings, workloads, simulator, replayer and numpy exchange this
- * record (a numpy structured array with these fields has the same layout).
+/* sw_op: an allocation event. Recordings, workloads, simulator and replayer all use this record,
+ * and a numpy structured array with these fields has the same layout.
  */
 #ifndef SPANWISE_OPS_H
 #define SPANWISE_OPS_H

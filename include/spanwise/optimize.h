@@ -45,8 +45,8 @@ SW_API void sw_profile_destroy(sw_profile *profile); /* NULL is ignored */
 SW_API sw_status sw_profile_add(sw_profile *profile, const sw_op *ops, size_t count);
 /* Add the remaining operations of a reader. Errors: as sw_profile_add and sw_trace_next. */
 SW_API sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace);
-/* Return SW_PROFILE_SIZES numbers of objects, indexed by requested bytes and valid while the profile
- * is. */
+/* Return SW_PROFILE_SIZES numbers of objects, indexed by requested bytes. They are valid until the
+ * profile is destroyed. */
 SW_API const double *sw_profile_weights(const sw_profile *profile);
 SW_API sw_status sw_profile_get_large(const sw_profile *profile, sw_profile_large *out);
 
@@ -64,7 +64,7 @@ typedef struct sw_optimize_options {
     double span_charge;    /* cost of one byte of one span per class; 0: none */
 } sw_optimize_options;
 
-/* The cost of a table, in weight * bytes. */
+/* The cost of a table in units of weight * bytes. */
 typedef struct sw_optimize_result {
     double cost;      /* the objective: slots + tails + charges */
     double slots;     /* slot bytes of all requests */
@@ -81,8 +81,8 @@ SW_API void sw_optimize_options_init(sw_optimize_options *options);
 SW_API sw_status sw_optimizer_create(const sw_optimize_options *options, const double *weights,
                                      sw_optimizer **out);
 /* As sw_optimizer_create, with a bound: a class wastes at most `waste_percent` of its slot on its
- * smallest request, seen or not, unless the next smaller class is one alignment step away. 0 or
- * 100: no bound. Errors: also SW_INVALID: more than 100, or options.classes is too small. */
+ * smallest possible request, unless the next smaller class is one alignment step below. 0 or 100:
+ * no bound. Errors: also SW_INVALID: more than 100, or options.classes is too small. */
 SW_API sw_status sw_optimizer_create_bounded(const sw_optimize_options *options,
                                              uint32_t waste_percent, const double *weights,
                                              sw_optimizer **out);

@@ -8,13 +8,13 @@
  *   struct connection *c = sw_pool_get(pool);
  *   sw_pool_put(pool, c, sizeof *c);
  *
- * Idle items are listed in a separate array, so the pool writes nothing into them, except zeroes on
- * request. Items are objects of a heap: free an item that is not put back with sw_heap_free. With
- * the option `aged` an item that stays idle between two calls of sw_pool_age is freed, as Go's
- * sync.Pool drops items idle for two collections.
+ * Idle items are listed in a separate array, so the pool does not write into them, except to zero
+ * them on request. Items are objects of a heap: free an item that is not put back with
+ * sw_heap_free. With the option `aged` an item that is idle for two calls of sw_pool_age is freed,
+ * as in Go's sync.Pool after two collections.
  *
  * Thread rule: one thread at a time; with the option `locked` any thread may call. Statistics may
- * or may not include concurrent calls.
+ * miss concurrent calls.
  */
 #ifndef SPANWISE_POOL_H
 #define SPANWISE_POOL_H
@@ -78,10 +78,10 @@ SW_API sw_status sw_pool_set_constructor(sw_pool *pool, sw_pool_construct_fn *co
 SW_API sw_status sw_pool_watch_puts(sw_pool *pool);
 
 /* Give each thread a slot for one idle item, used without the lock, like the private item of Go's
- * sync.Pool. There are 64 slots, chosen by a hash of the thread; their items do not count for the
- * capacity, and age with the others. A new item is allocated only if all slots are empty. Errors:
- * SW_UNSUPPORTED: the pool is not locked, not LIFO, or watches puts; SW_STATE: it has been used;
- * SW_NOMEM. */
+ * sync.Pool. There are 64 slots, chosen by a hash of the thread; their items do not count towards
+ * the capacity, and age like the others. A new item is allocated only if all slots are empty.
+ * Errors: SW_UNSUPPORTED: the pool is not locked, not LIFO, or watches puts; SW_STATE: it has been
+ * used; SW_NOMEM. */
 SW_API sw_status sw_pool_add_thread_slots(sw_pool *pool);
 
 /* --- items ------------------------------------------------------------------------------------ */

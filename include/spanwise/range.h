@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Range allocators allocate parts of [0, size). They return offsets and do not own the memory; it
- * may be a buffer, a file or device memory.
+/* Range allocators allocate parts of [0, size). They return offsets and never touch the memory,
+ * which may be a buffer, a file or device memory.
  *
  *   sw_range *range;
  *   sw_range_create(1 << 20, NULL, &range);           all of [0, 1 << 20) is free
@@ -45,7 +45,7 @@ typedef enum sw_range_backend {
     SW_RANGE_BACKEND_COUNT
 } sw_range_backend;
 
-/* Which hole serves a request, which takes the front of the hole. */
+/* Which hole serves a request; the allocation is at the front of the hole. */
 typedef enum sw_range_placement {
     SW_RANGE_FIT_DEFAULT = 0, /* BEST for SW_RANGE_TWO_TREAPS, else FIRST */
     SW_RANGE_FIT_FIRST,       /* the lowest address */
@@ -80,7 +80,7 @@ SW_API uint64_t sw_range_alloc(sw_range *range, uint64_t size);
 /* Return where sw_range_alloc would place `size` now. SW_RANGE_NONE, without an error: none. */
 SW_API uint64_t sw_range_find(sw_range *range, uint64_t size);
 /* Free [offset, offset + size), which must be allocated: one allocation, a part of one, or adjacent
- * ones. A buddy frees one allocation, with the size of the request. */
+ * ones. With a buddy, exactly one allocation, with the size that was requested. */
 SW_API sw_status sw_range_free(sw_range *range, uint64_t offset, uint64_t size);
 /* Free everything. */
 SW_API sw_status sw_range_reset(sw_range *range);

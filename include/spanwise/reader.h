@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reader reads several buffers, or one, as one sequence. It copies only to out parameters.
+/* A reader reads one or more buffers as one sequence. It copies only to out parameters.
  *
  *   sw_reader reader = sw_reader_of(&memory);
  *   uint64_t length;
@@ -87,8 +87,8 @@ typedef struct sw_reader_step {
     sw_status status;
 } sw_reader_step;
 
-/* Slow paths of the calls below: they cross buffers, or fail. sw_reader_skip_slow also enters the
- * buffer of the next byte, if any byte is left. */
+/* Slow paths of the calls below, for reads that cross buffers or fail. sw_reader_skip_slow also
+ * moves to the buffer of the next byte, if any byte is left. */
 SW_API sw_reader_step sw_reader_skip_slow(sw_reader reader, uint64_t size, const char *op);
 SW_API sw_reader_step sw_reader_be_slow(sw_reader reader, uint32_t size);
 SW_API sw_reader_step sw_reader_leb_slow(sw_reader reader);
@@ -259,9 +259,9 @@ static inline bool sw_reader_next(sw_reader *reader, uint64_t limit, sw_buffer *
     return true;
 }
 
-/* Remove the consumed bytes from the reader's memory: the next byte becomes its first. `each` (may
- * be NULL) receives the removed parts, buffer by buffer. Other readers are invalidated. Errors:
- * SW_INVALID (another memory, or a reader of one buffer), SW_STATE. */
+/* Remove the consumed bytes from the reader's memory, so that it begins at the reader's next byte.
+ * `each` (may be NULL) receives the removed parts, buffer by buffer. Other readers are invalidated.
+ * Errors: SW_INVALID (another memory, or a reader of one buffer), SW_STATE. */
 SW_API sw_status sw_reader_clip_front(sw_reader *reader, sw_memory *memory,
                                       void (*each)(void *context, sw_buffer part), void *context);
 

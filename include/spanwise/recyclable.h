@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recyclable memory: a multi-buffer memory that owns some of its buffers, and frees them together.
- * These come from a scalable allocator or from malloc.
+/* Recyclable memory: a multi-buffer memory that owns some of its buffers and frees them together.
+ * Owned buffers come from a scalable allocator or from malloc.
  *
  *   sw_recyclable frame;
  *   sw_recyclable_init(&frame, allocator);            NULL: malloc and free of the C library
@@ -9,8 +9,8 @@
  *   sw_reader reader = sw_reader_of(&frame.memory);
  *   sw_recyclable_recycle(&frame);
  *
- * Owned buffers are in a separate list, which sw_memory_update, clip_front and reset of the memory
- * do not change. The operations are those of GoMem's RecyclableMemory (Go): docs/design/buffer.md.
+ * Owned buffers are also in a separate list, which sw_memory_update, clip_front and reset do not
+ * change. The operations are those of GoMem's RecyclableMemory (Go): docs/design/buffer.md.
  *
  * Thread rule: as sw_memory. The allocator must outlive the recyclable.
  */
@@ -26,12 +26,12 @@ extern "C" {
 
 typedef struct sw_recyclable {
     sw_memory memory;       /* the buffers to read */
-    sw_memory owned;        /* blocks to free; the rest of a clipped block */
+    sw_memory owned;        /* blocks to free, or the rest of a clipped block */
     sw_scalable *allocator; /* NULL: malloc and free */
 } sw_recyclable;
 
 SW_API void sw_recyclable_init(sw_recyclable *recyclable, sw_scalable *allocator);
-/* Recycle, and free the lists. It may be initialised again. Errors: as sw_recyclable_recycle. */
+/* Recycle, and free the lists; it may be initialised again. Errors: as sw_recyclable_recycle. */
 SW_API sw_status sw_recyclable_end(sw_recyclable *recyclable);
 
 /* Allocate `size` bytes and append them. NULL: as sw_scalable_alloc. */

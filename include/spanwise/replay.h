@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runner executes operations on a heap, real or dry. The simulator (a dry heap), the replayer
- * and Heap.run of Python share it, so that the model cannot drift from the allocator.
+/* The runner executes operations on a heap, real or dry. The simulator (with a dry heap), the
+ * replayer and Python's Heap.run share it, so that the model cannot drift from the allocator.
  */
 #ifndef SPANWISE_REPLAY_H
 #define SPANWISE_REPLAY_H
@@ -21,7 +21,7 @@ typedef struct sw_replay_stats {
     uint64_t ops, allocs, frees, reallocs;
     uint64_t thread_ends;     /* caches closed because their thread ended */
     uint64_t failed;          /* failed allocations */
-    uint64_t skipped;         /* impossible operations: a free of a dead object, a taken id, ... */
+    uint64_t skipped;         /* impossible operations: free of a dead object, an id in use, ... */
     uint64_t requested_bytes; /* live now */
     uint64_t live_objects;    /* now */
     uint64_t allocated_bytes; /* requested, over all allocations */
@@ -51,33 +51,33 @@ SW_API void sw_runner_destroy(sw_runner *runner);
  * pages. */
 enum { SW_TOUCH_NONE = 0, SW_TOUCH_ENDS = 1, SW_TOUCH_PAGES = 2 };
 
-/* Run ops[0..count). touch: SW_TOUCH_... In a heap that packs tiny objects, a tiny object that is
- * freed or resized leaves its bytes in their block, which lives as long as the heap. The call stops
- * early, without error, when `*cancel` (may be NULL) becomes nonzero. Errors: SW_INVALID for a kind
- * outside the list or an impossible alignment; the message names the operation's index. *done:
- * operations executed. */
+/* Run ops[0..count). touch: SW_TOUCH_... In a heap that packs tiny objects, freeing or resizing a
+ * tiny object does not free its block, which lives as long as the heap. The call stops early,
+ * without error, when `*cancel` (may be NULL) becomes nonzero. Errors: SW_INVALID: an unknown kind
+ * or an impossible alignment; the message names the operation's index. *done: operations
+ * executed. */
 SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count, int touch,
                                const volatile int *cancel, size_t *done);
-/* Run a recording from the reader's position, in one call, until this runner has run `until`
- * operations in all (UINT64_MAX: to the end). A later call continues there, so nothing else may
- * read from the reader in between. *progress (may be NULL): operations run so far, which another
- * thread may read. Errors: those of sw_runner_run and of sw_trace_next; a message has the
- * operation's index in the recording, counted from the reader's position at the first call. */
+/* Run a recording from the reader's position until this runner has run `until` operations in all
+ * (UINT64_MAX: to the end). A later call continues there, so do not read from the reader in
+ * between. *progress (may be NULL): operations run so far, which another thread may read. Errors:
+ * those of sw_runner_run and of sw_trace_next; a message has the operation's index in the
+ * recording, counted from the reader's position at the first call. */
 SW_API sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                                      const volatile int *cancel, volatile uint64_t *progress);
 SW_API void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out);
 /* Return the maximum over operations of the heap's resident bytes, as sw_heap_touched_read counts
  * them, and in *op (may be NULL) the moment of the peak: among the operations within 1 % of the
  * maximum, the one after which the most bytes are requested. (A program that frees everything at
- * exit keeps its pages for a while, and may reach the maximum only there.) Only for a dry heap with
+ * exit keeps its pages for a while, and may reach the maximum only then.) Only for a dry heap with
  * touch_map, otherwise 0. */
 SW_API uint64_t sw_runner_resident_peak(const sw_runner *runner, uint64_t *op);
 /* Count operations in sw_runner_steady_mean from the first one after which at least this many
  * requested bytes are live; 0, the default: count none. Otherwise the start of a program, when
  * little is live, would dominate the mean. */
 SW_API void sw_runner_steady_from(sw_runner *runner, uint64_t requested_bytes);
-/* Return the mean of held / requested over these operations, except those after which nothing was
- * live: the first of the four ratios of Johnstone and Wilson, without the start. 0: there is no
+/* Return the mean of held / requested over these operations, except those after which nothing is
+ * live: the first of Johnstone and Wilson's four ratios, without the start. 0: there is no
  * such operation. */
 SW_API double sw_runner_steady_mean(const sw_runner *runner);
 /* Take a sample every `every` operations (0: none). When there are 2048 samples, every second one

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scalable allocator: it allocates bytes from a few large blocks, the children, each with a range
- * allocator. If nothing fits it adds a child twice as large as the last one, up to a cap; a request
- * above the cap gets its own child. Any part of an allocation can be freed, in any order.
+/* A scalable allocator allocates bytes from a few large blocks, its children, each with a range
+ * allocator. If a request does not fit, it adds a child twice as large as the last one, up to a
+ * cap; a request above the cap gets its own child. Any part of an allocation can be freed, in any
+ * order.
  *
  *   sw_scalable *bytes;
  *   sw_scalable_create(NULL, &bytes);
@@ -10,7 +11,7 @@
  *   sw_scalable_free(bytes, packet, received);
  *
  * The operations are those of GoMem's ScalableMemoryAllocator (Go), with every result defined:
- * docs/design/buffer.md. Bytes have no alignment and are not zeroed.
+ * docs/design/buffer.md. Bytes are neither aligned nor zeroed.
  *
  * After an error the allocator is unchanged; sw_last_error() has the offending values.
  *   SW_INVALID  size 0; bytes that are not all in one child
@@ -56,8 +57,8 @@ SW_API void sw_scalable_destroy(sw_scalable *scalable);
 /* Allocate `size` bytes from the first child in which they fit. NULL: see the errors above. */
 SW_API void *sw_scalable_alloc(sw_scalable *scalable, size_t size);
 /* Return the bytes that sw_scalable_alloc would return now, without allocating them. The call may
- * add a child. They are valid until the next call of any thread on this allocator, so use it on
- * unlocked ones. NULL: see the errors above. */
+ * add a child. They are valid until the next call of any thread on this allocator, so use this only
+ * with unlocked allocators. NULL: see the errors above. */
 SW_API void *sw_scalable_borrow(sw_scalable *scalable, size_t size);
 /* Free bytes: one allocation, a part of one, or adjacent ones. */
 SW_API sw_status sw_scalable_free(sw_scalable *scalable, void *bytes, size_t size);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Size-class tables: the slot size of a request, and the span length of a class.
  *
- * Tables are immutable. `go` equals Go 1.26.8; `c16` has the alignment of C (Go's procedure with
- * steps of 16 from 16 bytes up, plus the 8-byte class; spans up to 1 KiB slots start as short as
- * Go's and double as the class grows). Both are built in; others are created at run time from lists
- * of classes. Class 0 is a dummy, as in Go. After Go internal/runtime/gc/sizeclasses.go.
+ * Tables are immutable. `go` equals Go 1.26.8; `c16` has the alignment that C requires (Go's
+ * procedure with steps of 16 from 16 bytes up, plus the 8-byte class; spans for slots of up to 1
+ * KiB start as short as Go's and double as the class grows). Both are built in; others are created
+ * at run time from lists of classes. Class 0 is a dummy, as in Go. After Go
+ * internal/runtime/gc/sizeclasses.go.
  */
 #ifndef SPANWISE_SIZECLASS_H
 #define SPANWISE_SIZECLASS_H

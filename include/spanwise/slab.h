@@ -67,12 +67,12 @@ SW_API sw_status sw_slabs_create(const sw_slabs_options *options, sw_slabs **out
 SW_API void sw_slabs_destroy(sw_slabs *slabs);
 
 /* Allocate `size` bytes, aligned to 16; size 0: a slot of the smallest tier. flags: SW_ZERO:
- * zeroed. NULL: the heap has no memory for a request that is over-tier or whose tier is full (errno
- * ENOMEM); or misuse of the handle (EINVAL). */
+ * zeroed. NULL: no slot, and the heap has no memory (errno ENOMEM); or misuse of the handle
+ * (EINVAL). */
 SW_API void *sw_slabs_alloc(sw_slabs *slabs, size_t size, unsigned flags);
 /* Free an allocation of sw_slabs_alloc. NULL is ignored. Errors: SW_INVALID after misuse. */
 SW_API sw_status sw_slabs_free(sw_slabs *slabs, void *ptr);
-/* Return the bytes of its slot; 0 for NULL, and after misuse. */
+/* Return the bytes of the allocation's slot; 0 for NULL, and after misuse. */
 SW_API size_t sw_slabs_usable_size(sw_slabs *slabs, const void *ptr);
 /* Return the memory after each tier's last used slot to the system; return the bytes. */
 SW_API size_t sw_slabs_trim(sw_slabs *slabs);
@@ -88,7 +88,7 @@ typedef enum sw_slabs_reason {
 
 typedef struct sw_slabs_alert {
     uint32_t reason; /* sw_slabs_reason */
-    uint32_t tier;   /* index of the full tier; over-tier: number of tiers */
+    uint32_t tier;   /* index of the full tier; number of tiers if over-tier */
     uint64_t size;   /* bytes of the request */
     uint64_t count;  /* requests without a slot so far, including this one */
 } sw_slabs_alert;

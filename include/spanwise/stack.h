@@ -9,11 +9,11 @@
  *   sw_stack_destroy(stack);
  *
  * A stack starts small and grows in one of two ways:
- *   SW_STACK_COPY   into one block twice as large, to which all bytes move. Registered pointers
- *                   registered are made to point to the new places; others are out of date. The
- *                   stacks of goroutines grow so, from 2 KiB (Go, src/runtime/stack.go).
- *   SW_STACK_CHAIN  by another block, twice as large as the last one. Nothing moves. The stacks of
- *                   goroutines grew so before Go 1.3, and those of `gcc -fsplit-stack` do.
+ *   SW_STACK_COPY   All bytes move into one block twice as large, and registered pointers are
+ *                   updated; other pointers become stale. The stacks of goroutines grow like this,
+ *                   from 2 KiB (Go, src/runtime/stack.go).
+ *   SW_STACK_CHAIN  A block twice as large as the last one is added, and nothing moves, as in
+ *                   goroutines before Go 1.3 and with `gcc -fsplit-stack`.
  * Pushed bytes are aligned to SW_STACK_ALIGN and not zeroed. Design: docs/design/stack.md.
  *
  * After an error the stack is unchanged; sw_last_error() has the offending values.
@@ -21,7 +21,7 @@
  *   SW_OVERFLOW  the stack would need more than limit_bytes
  *   SW_NOMEM     the allocator of the options has no memory
  *   SW_STATE     a mark that is no longer valid; no such registration
- *   SW_ESCAPE    a pointer into what is released would outlive it
+ *   SW_ESCAPE    a pointer into the released part would outlive it
  *
  * Thread rule: one thread at a time.
  */
@@ -41,7 +41,7 @@ typedef struct sw_stack sw_stack;
 #define SW_STACK_LIMIT_MAX (UINT64_C(1) << 46)
 
 typedef enum sw_stack_growth {
-    SW_STACK_COPY = 0, /* one block; bytes move, registered pointers follow */
+    SW_STACK_COPY = 0, /* one block; bytes move, registered pointers are updated */
     SW_STACK_CHAIN,    /* several blocks; nothing moves */
     SW_STACK_GROWTH_COUNT
 } sw_stack_growth;
@@ -54,7 +54,7 @@ typedef struct sw_stack_options {
     uint32_t checked;
     uint32_t pad;
     uint64_t first_bytes;       /* of the first block, a multiple of SW_STACK_ALIGN */
-    uint64_t limit_bytes;       /* of all blocks, a multiple as well; above it: SW_OVERFLOW */
+    uint64_t limit_bytes;       /* of all blocks, also a multiple; above it: SW_OVERFLOW */
     const sw_allocator *memory; /* for blocks; NULL: sw_allocator_libc() */
 } sw_stack_options;
 
@@ -79,7 +79,7 @@ SW_API uint64_t sw_stack_depth(const sw_stack *stack);
  * SW_STATE. */
 SW_API void *sw_stack_at(const sw_stack *stack, uint64_t depth);
 /* Release everything above the mark, including registrations of slots there. Checked stacks:
- * SW_ESCAPE if a remaining registered pointer points into it. */
+ * SW_ESCAPE if a remaining registered pointer points into the released part. */
 SW_API sw_status sw_stack_release(sw_stack *stack, uint64_t mark);
 /* As sw_stack_release, at the end of a function that returns `result` (may be NULL): SW_ESCAPE, and
  * nothing is released, if it points above the mark, also in an unchecked stack. */
@@ -93,15 +93,15 @@ SW_API sw_status sw_stack_register(sw_stack *stack, void **slot);
 /* End a registration; registrations nest. Errors: SW_STATE: not registered. */
 SW_API sw_status sw_stack_unregister(sw_stack *stack, void **slot);
 
-/* Free unused memory. SW_STACK_COPY: move to the smallest sufficient block of the doubling
- * sequence. Errors: SW_NOMEM, the stack is unchanged. */
+/* Free unused memory. SW_STACK_COPY: move to the smallest block (first_bytes times a power of two)
+ * that is large enough. Errors: SW_NOMEM, the stack is unchanged. */
 SW_API sw_status sw_stack_trim(sw_stack *stack);
 
 typedef struct sw_stack_stats {
     uint64_t depth;      /* bytes pushed */
     uint64_t held_bytes; /* of all blocks */
     uint64_t blocks;     /* including a chain's spare one */
-    /* Blocks added after the first one, or copied into; total. */
+    /* Total number of blocks added after the first one, or moved to. */
     uint64_t growths;
     uint64_t copied_bytes; /* by growth and trims */
     uint64_t relocated;    /* pointers updated by these */
@@ -121,7 +121,7 @@ typedef struct sw_stack_front {
     uint64_t mark;
     uintptr_t top;    /* the next push */
     uintptr_t limit;  /* end of the block; limit - top is a multiple of SW_STACK_ALIGN */
-    uintptr_t floor;  /* lowest mark that inline code releases to */
+    uintptr_t floor;  /* lowest address that inline code releases to */
     uintptr_t origin; /* top - origin is the depth */
 } sw_stack_front;
 
@@ -131,7 +131,7 @@ SW_API extern const uint32_t sw_stack_abi_1;
 __attribute__((used)) static const uint32_t *const sw_stack_abi_needed = &sw_stack_abi_1;
 
 /* As sw_stack_push, for a valid stack. One comparison of size - 1 rejects 0 and sizes that do not
- * fit. Rounding up cannot pass the limit, because limit - top is a multiple. */
+ * fit. Rounding up cannot exceed the limit, because limit - top is a multiple of SW_STACK_ALIGN. */
 static inline __attribute__((always_inline)) void *sw_stack_fast_push(sw_stack *stack,
                                                                       size_t size) {
     sw_stack_front *front = (sw_stack_front *)(void *)stack;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Read-only views of a heap: the ledger, which accounts for its bytes by class and by span, and
- * verify.
+/* Read-only views of a heap: the ledger, which accounts for its bytes, by class and by span; the
+ * heap map; and verify.
  *
  * The identity, exact to the byte (docs/design/inspect.md):
  *   held = requested + roundup + tail + free_slot + cached + metadata + large_rounding
@@ -19,7 +19,7 @@ extern "C" {
 
 /* The ledger. Later versions append fields. */
 typedef struct sw_ledger {
-    /* Bytes that are filled in, including this field; see sw_heap_ledger_read. */
+    /* Number of bytes that are filled in, including this field; see sw_heap_ledger_read. */
     uint64_t struct_bytes;
     uint64_t requested_bytes; /* requested by live objects (slot bytes if not tracked) */
     uint64_t roundup_bytes;   /* slot - requested, live small objects (0 if not tracked) */
@@ -38,7 +38,7 @@ typedef struct sw_ledger {
     uint64_t largest_hole_bytes; /* longest run of free held pages */
     uint64_t free_runs;          /* number of runs of free held pages */
     uint64_t returned_bytes;     /* total returned to the OS */
-    uint64_t retry_bytes;        /* pages that the OS did not take back; still held */
+    uint64_t retry_bytes;        /* pages that the OS refused to take back; still held */
     uint32_t caches;
     uint8_t tracked;           /* 1: requested and roundup are separate */
     uint64_t instrument_bytes; /* requested sizes of a tracked heap; not in held_bytes */
@@ -80,8 +80,8 @@ typedef struct sw_ledger_class {
 /* Set out->struct_bytes to the size of the caller's struct before the call, 16 to 4096 and a
  * multiple of 8. Fills in the fields within it that this version knows, and sets struct_bytes to
  * the filled size. rows: NULL, or sw_table_class_count() + 1 entries, indexed by class. Row 0 is
- * large objects; those in bin 0 were freed and are kept by a cache. Errors: SW_INVALID: another
- * struct_bytes or too few rows; *out is unchanged then. */
+ * for large objects; those in occupancy bin 0 were freed and are kept by a cache. Errors:
+ * SW_INVALID: another struct_bytes or too few rows; *out is unchanged then. */
 SW_API sw_status sw_heap_ledger_read(sw_heap *heap, sw_ledger *out, sw_ledger_class *rows,
                                      size_t capacity);
 /* As sw_heap_ledger_read, with the size of this header. */
@@ -92,8 +92,8 @@ static inline sw_status sw_heap_ledger(sw_heap *heap, sw_ledger *out, sw_ledger_
 }
 /* As sw_heap_ledger_read, but each term counts only bytes in pages of the system that were written
  * to, so that held_bytes is the resident size of the heap. A dry heap with the option touch_map
- * knows these pages from runs; a real heap asks the system. All metadata counts, except pages of
- * its pool from which nothing was allocated. largest_hole_bytes, free_runs, returned_bytes,
+ * records these pages during runs; a real heap asks the system. All metadata counts, except pages
+ * of its pool from which nothing was allocated. largest_hole_bytes, free_runs, returned_bytes,
  * retry_bytes, instrument_bytes, pending_bytes, unswept_bytes and occupancy are 0. Errors: also
  * SW_STATE (a dry heap without touch_map), SW_NOMEM, SW_UNSUPPORTED (the system does not report
  * it). */
@@ -165,8 +165,8 @@ typedef struct sw_tile {
     uint32_t flags;
 } sw_tile;
 
-/* The caller sets the first four fields, the call the last two: the full counts, even if they
- * exceed the capacities; as many entries as fit are filled in. */
+/* The caller sets the first four fields; the call sets the last two to the full counts, even if
+ * they exceed the capacities, and fills in as many entries as fit. */
 typedef struct sw_heap_map {
     sw_tile *tiles; /* NULL if tile_capacity is 0 */
     size_t tile_capacity;

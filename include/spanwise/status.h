@@ -29,8 +29,8 @@ extern "C" {
 #define SW_API __attribute__((visibility("default")))
 #endif
 
-/* Marks a parameter, by number, that is not checked for NULL. Compilers warn (-Wnonnull, part of
- * -Wall), and UBSan reports it at run time. */
+/* Marks a parameter, by number, that is not checked for NULL. Compilers warn about NULL (-Wnonnull,
+ * part of -Wall), and UBSan reports it at run time. */
 #ifndef SW_NONNULL
 #define SW_NONNULL(parameter) __attribute__((nonnull(parameter)))
 #endif
@@ -89,7 +89,7 @@ SW_API const char *sw_status_text(sw_status status);
 SW_API const char *sw_misuse_name(sw_misuse misuse);
 SW_API const char *sw_misuse_text(sw_misuse misuse);
 
-/* A report of misuse. It is plain data, valid after the call. */
+/* A report of misuse: plain data that may be copied. */
 typedef struct sw_fault {
     sw_misuse code;
     const char *op;   /* the call that detected it: "free", "realloc", ... (constant string) */
@@ -115,9 +115,9 @@ SW_API void sw_clear_error(void);
  * handle is unchanged. */
 typedef enum sw_fault_action { SW_FAULT_ABORT = 0, SW_FAULT_LEAK_AND_CONTINUE = 1 } sw_fault_action;
 
-/* A fault handler. It is called without any lock of the library. It must not allocate from the heap
- * in question. It may leave by longjmp; the object is leaked then. If it misuses the same pointer
- * or handle itself, the process prints the line and aborts. */
+/* A fault handler. It is called with no lock of the library held. It must not allocate from the
+ * heap in question. It may leave by longjmp; then the object is leaked. If it misuses the same
+ * pointer or handle itself, the report is printed and the process aborts. */
 typedef sw_fault_action sw_fault_handler(const sw_fault *fault, void *arg);
 
 /* Set the process-wide handler; NULL: print and abort. Thread-safe. */

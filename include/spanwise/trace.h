@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Recordings: read and write `.swt` files (format: docs/design/trace.md).
  *
- * A recording is *raw* (as the recorder wrote it: events per thread, by address) or *ordered* (one
- * sequence of sw_op). The reader accepts both, and merges a raw one on the fly.
+ * A recording is *raw* (as the recorder wrote it: events per thread, with addresses) or *ordered*
+ * (one sequence of sw_op). The reader accepts both, and merges a raw one on the fly.
  *
  *   sw_trace *t;                                          reading, in batches
  *   if (sw_trace_open("a.swt", 0, &t)) ...                sw_last_error()->message says why not
@@ -35,7 +35,7 @@ enum {
     SW_TRACE_OPS_MAX = 8192, /* maximum batch of sw_trace_next */
     /* Flag: read the valid prefix of a truncated or damaged file. */
     SW_TRACE_VALID_PREFIX = 1,
-    /* Flag: also open a sample of a program's objects (spanwise record --sample). */
+    /* Flag: also open sampled recordings (spanwise record --sample). */
     SW_TRACE_SAMPLED = 2,
 };
 
@@ -179,10 +179,10 @@ SW_API sw_status sw_trace_finish(const char *path, const char *out_path, unsigne
                                  sw_trace_summary *out);
 
 /* Complete the raw recording of a killed program, whose last blocks are in the recorder's area file
- * (docs/design/recorder.md). Truncates a partial block, appends those blocks, and then the END
- * block with these counts of children, unless data is known to be lost. Does nothing if the
- * recording has an END block, is ordered, or there is no area file. The program must have ended.
- * Errors: SW_IO, SW_FORMAT, SW_NOMEM, SW_INVALID. */
+ * (docs/design/recorder.md). Truncates a partial block, appends those blocks, and then, unless data
+ * is known to be lost, the END block with these counts of children. Does nothing if the recording
+ * has an END block or is ordered, or if there is no area file. The program must have ended. Errors:
+ * SW_IO, SW_FORMAT, SW_NOMEM, SW_INVALID. */
 SW_API sw_status sw_trace_salvage(const char *path, const char *areas_path,
                                   uint64_t children_unrecorded, uint64_t children_recorded);
 

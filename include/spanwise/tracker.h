@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tracker lists the arenas created while it exists: their time, backtrace, tag and size. It finds
- * arenas that were never freed.
+/* A tracker lists the arenas created while it exists, with time of creation, backtrace, tag and
+ * size, to find arenas that were never freed.
  *
  *   sw_tracker *tracker;
  *   sw_tracker_create(NULL, &tracker);
@@ -10,15 +10,15 @@
  *   sw_tracker_destroy(tracker);
  *
  * The size of all arenas is computed twice: as the sum over tracked arenas, and from the chunk
- * pool. sw_tracker_check compares both and reports the difference. Chunks are not in any heap's
- * live bytes; *own objects*, which an arena allocates from its heap because they are too big for a
- * chunk, are.
+ * pool. sw_tracker_check compares both and reports the difference. Chunks do not count as live
+ * bytes of a heap; *own objects* do: an arena allocates them from its heap because they are too big
+ * for a chunk.
  *
  * A tracker records events (sw_tracker_read), and raises an alert if more than a threshold of
  * memory is untracked or in old arenas (sw_tracker_set_alert).
  *
  * There is at most one tracker. Creating an arena costs a record, a backtrace of up to 8 frames and
- * a lock; freeing it costs a lock. Objects cost nothing unless they are events.
+ * a lock; freeing it costs a lock. Objects cost nothing unless they are recorded as events.
  *
  * Thread rule: any thread may call.
  */
@@ -38,7 +38,7 @@ enum { SW_TRACKER_FRAMES_MAX = 8 };
 typedef struct sw_tracker_options {
     uint32_t struct_bytes; /* sizeof(sw_tracker_options), for later versions */
     uint32_t frames;       /* depth of the backtrace of an arena's creation, 0 .. 8 */
-    /* 1: objects are events as well; arenas created then have no inline allocation. */
+    /* 1: objects are events too; arenas created then have no inline allocation. */
     uint32_t allocs;
     uint32_t manual_clock; /* 1: time starts at 0 and is set by sw_tracker_set_time only */
     /* Capacity of the event ring, at most 2^24; the oldest is overwritten. 0: no events. */
@@ -85,16 +85,16 @@ typedef struct sw_tracker_totals {
     uint64_t tracked_arenas;      /* live arenas, by the tracker's count */
     uint64_t chunk_bytes;         /* bytes of chunks in use by arenas, by the pool of chunks */
     uint64_t tracked_chunk_bytes; /* the same, by the tracked arenas */
-    /* Own objects of tracked arenas. They are among a heap's live bytes; in mode OFF the C library
-     * has them instead. */
+    /* Own objects of tracked arenas. They are live bytes of a heap, or in mode OFF of the C
+     * library. */
     uint64_t tracked_own_bytes;
-    uint64_t missed; /* arenas without a record: no memory */
+    uint64_t missed; /* arenas not recorded for lack of memory */
     uint64_t events; /* total */
     uint64_t lost;   /* of these, overwritten before they were read */
     uint64_t alerts; /* raised so far */
 } sw_tracker_totals;
 
-/* Compare both sums. They are not read atomically: concurrent creations and frees appear as a
+/* Compare both sums. They are not read atomically, so concurrent creations and frees appear as a
  * difference. Errors: SW_STATE: they differ; the last error has the difference, and *out is filled
  * in. */
 SW_API sw_status sw_tracker_check(sw_tracker *tracker, sw_tracker_totals *out);
@@ -151,8 +151,8 @@ typedef struct sw_tracker_rule {
     uint32_t struct_bytes; /* sizeof(sw_tracker_rule), for later versions */
     uint32_t pad;
     uint64_t period_ns;       /* between two checks, 1 or more */
-    uint64_t min_age_ns;      /* arenas of this age are old */
-    uint64_t threshold_bytes; /* more untracked, or old, bytes raise an alert */
+    uint64_t min_age_ns;      /* arenas of at least this age are old */
+    uint64_t threshold_bytes; /* an alert is raised if untracked or old bytes exceed this */
     /* Called in the checking thread without a lock; it may use arenas. NULL: only the event. */
     sw_tracker_alert_fn *alert;
     void *context;
@@ -161,7 +161,7 @@ typedef struct sw_tracker_rule {
 /* Check the rule once per period, when an arena is created or freed, or in sw_tracker_look. rule
  * NULL: no checks. Errors: SW_INVALID: wrong struct_bytes, or the period is 0. */
 SW_API sw_status sw_tracker_set_alert(sw_tracker *tracker, const sw_tracker_rule *rule);
-/* Check if a period has passed. Return whether an alert was raised; 0 after misuse. */
+/* Check the rule if a period has passed. Return whether an alert was raised; 0 after misuse. */
 SW_API int sw_tracker_look(sw_tracker *tracker);
 
 #ifdef __cplusplus

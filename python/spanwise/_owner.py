@@ -4,8 +4,8 @@
 A C object must outlive everything in Python that can still reach it. CPython handles a garbage
 reference cycle in this order: weakref callbacks (and `weakref.finalize`); then, in no useful order,
 `__del__` methods, `finally` blocks of suspended generators and coroutines, and destructors of
-`ffi.gc`; then it clears the objects. Code of the second step may use every object of the cycle, so
-a C object may be destroyed in the third step only. A `Life` ends there.
+`ffi.gc`; then it clears the objects. Code that runs in the second step may use every object of the
+cycle, so a C object may be destroyed only in the third step, where a `Life` ends.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions for the status and misuse codes of the C library; they carry the code's name.
+"""Exceptions for the status and misuse codes of the C library, each with the name of its code.
 
 A test compares the lists of codes with include/spanwise/status.h.
 """

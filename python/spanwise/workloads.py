@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Synthetic workloads: controlled mixes of sizes and lifetimes, and an adversary.
 
-Each function returns a `Recording` in memory and is repeatable: the same seed gives the same
-operations. One operation takes one microsecond of the recording's time.
+Each function returns a `Recording` in memory; the same seed gives the same operations. Each
+operation takes one microsecond of the recording's time.
 
 A `Draw` gives sizes or lifetimes: 64 (always), [16, 32, 32] (each equally likely), {16: 3, 64: 1}
 (number: weight) or a function, `lambda rng, count: rng.integers(16, 65, count)`.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The internals of arenas.
  *
- * Nouns. An *arena* owns *chunks* (chunk.h); the newest serves requests from both *ends*. An *own
+ * Terms. An *arena* owns *chunks* (chunk.h); the newest serves requests from both *ends*. An *own
  * object* is not in a chunk: it is an object of the heap, or of the C library in mode OFF. A
- * *savepoint* is a state to which an arena can return. A *chunk cache* (chunk_cache.h) has a
+ * *savepoint* is a state to which an arena can return. A *chunk cache* (chunk_cache.h) holds a
  * thread's idle chunks. A *guarded* arena has no inline allocation, because it is locked or safe, a
  * tracker records its objects, or a memory checker is active.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread's cache of idle chunks and of records of freed arenas. A thread that creates and frees
- * arenas in turn takes no lock. The cache of an exited thread is reused. Callers: life.c,
+/* A thread's cache of idle chunks and of records of freed arenas. A thread that repeatedly creates
+ * and frees an arena takes no lock. The cache of an exited thread is reused. Callers: life.c,
  * alloc.c.
  */
 #ifndef SW_ARENA_CHUNK_CACHE_H

@@ -262,7 +262,7 @@ sw_status sw_arena_free(sw_arena *arena) {
     return SW_OK;
 }
 
-/* Ends all objects and keeps one chunk: the caller's, if there is one, else the newest, which is
+/* Frees all objects and keeps one chunk: the caller's, if there is one, else the newest, which is
  * still in the CPU caches. A safe arena keeps none. */
 static void keep_one(sw_arena *arena) {
     sw_chunk *kept = arena->log != NULL ? NULL : arena->chunks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of misused handles, and the pages of ended handles that stay mapped (handle.h). */
+/* Reports of misused handles, and the pages of stale handles that stay mapped (handle.h). */
 #include "ds/handle.h"
 
 #include "base/base.h"

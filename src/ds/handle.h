@@ -64,7 +64,7 @@ static inline void sw_handle_begin(uint64_t *mark, sw_handle_kind kind) {
 static inline void sw_handle_end(uint64_t *mark, sw_handle_kind kind) {
     __atomic_store_n(mark, SW_HANDLE_ENDED + (uint64_t)kind, __ATOMIC_RELEASE);
 }
-/* Ends the handle. Of several threads that call it at once, one gets true. */
+/* Marks the handle as ended. If several threads call it at once, one gets true. */
 static inline bool sw_handle_try_end(uint64_t *mark, sw_handle_kind kind) {
     uint64_t live = SW_HANDLE_LIVE + (uint64_t)kind;
     return __atomic_compare_exchange_n(mark, &live, SW_HANDLE_ENDED + (uint64_t)kind, false,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The second marking finds objects breadth first, from span records instead of span metadata, word
- * by word from the maps of types, and stores them in a table of addresses instead of mark bits. */
+/* The second marking is independent of the first: it is breadth first, reads span records instead
+ * of span metadata, follows type maps word by word, and uses a table of addresses instead of mark
+ * bits. */
 #include "base/base.h"
 #include "gc/events.h"
 #include "gc/phases.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creates and ends collectors, sets their options, and allocates typed objects. */
+/* Creates and destroys collectors, sets their options, and allocates typed objects. */
 #include <errno.h>
 #include <string.h>
 
@@ -113,7 +113,7 @@ sw_status sw_gc_set_debug(sw_gc *gc, unsigned options) {
 
 /* --- concurrent marking ----------------------------------------------------------------------- */
 
-/* Sets the option while the calling thread alone uses the heap. False: another one does. */
+/* Sets the option if only the calling thread uses the heap. False: another thread does. */
 static bool set_markers(sw_gc *gc, unsigned markers) {
     sw_os_lock_acquire(&gc->lock);
     bool joined = sw_gc_thread_find(gc, sw_gc_here()) != NULL;
@@ -197,8 +197,8 @@ static void note_assist(sw_gc *gc, uint64_t begin_ns) {
     sw_os_lock_release(&gc->lock);
 }
 
-/* Does the work that is due before an allocation of so many bytes. Returns 0 if the allocation may
- * proceed, else the errno with which it fails. */
+/* Does the work that is due before an allocation of this many bytes. Returns 0 if the allocation
+ * may proceed, else the errno with which it fails. */
 static sw_noinline int work_before(sw_gc *gc, size_t bytes) {
     if (sw_gc_is_stopping(gc)) sw_gc_stop_in_call(gc);
     uint64_t fresh = count_fresh(gc, bytes);
@@ -248,7 +248,7 @@ static void *alloc_typed(sw_gc *gc, uint32_t type, size_t bytes) {
     return alloc_finalized(gc, layout, bytes, flags);
 }
 
-/* For a thread without a cache: it joins, if threads join automatically. False: no memory. */
+/* Joins a thread without a cache, if threads join automatically. False: no memory. */
 static sw_noinline bool attach(sw_gc *gc) { return !sw_gc_attaches(gc) || sw_gc_attach(gc); }
 
 /* Allocates one object of a type if the fast path (take) cannot. */

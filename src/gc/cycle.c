@@ -21,7 +21,7 @@ static void note_piece(sw_gc *gc, sw_gc_phase phase, uint64_t begin_ns) {
     sw_gc_events_note(gc, marked ? SW_GC_EVENT_MARK : SW_GC_EVENT_SWEEP, begin_ns);
 }
 
-/* Records that a call, which began in the phase, has done its work of the cycle. sw_gc_collect,
+/* Records that a call, which began in this phase, has done its work on the cycle. sw_gc_collect,
  * which may finish one cycle and run another, calls it for each. */
 static void note_call(sw_gc *gc, sw_gc_phase phase, uint64_t before_ns) {
     uint64_t ns = sw_gc_spent_ns(gc) - before_ns;
@@ -100,9 +100,9 @@ static sw_status enter(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_c
 }
 
 /* As enter, for a call that begins a cycle: with conservative roots, the modules are listed before
- * the world stops. If other threads load modules meanwhile, time after time, the cycle is abandoned
- * later. whole: the call also ends the cycle. Only then signals may stop threads, because one that
- * is between the test and the store of sw_gc_fast_write would miss the barrier. */
+ * the world stops. If other threads keep loading modules, the cycle is abandoned later. whole: the
+ * call also ends the cycle. Only then may signals stop threads, because a thread stopped between
+ * the test and the store of sw_gc_fast_write would miss the barrier. */
 static sw_status enter_first(sw_gc *gc, const char *op, const sw_gc_cycle *cycle, sw_cache **cache,
                              bool whole) {
     enum { TRIES = 4 };

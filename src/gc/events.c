@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ring has the events in the order in which they ended. When it is full, a new event replaces
- * the oldest, so a program that never removes any keeps the latest ones. The number of an event
- * gives its index in the ring. */
+/* The ring holds events ordered by their end. When it is full, a new event replaces the oldest, so
+ * a program that never removes any keeps the latest ones. The index in the ring follows from the
+ * number of the event. */
 #include "gc/events.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The internals of the collector.
  *
- * Nouns. The *collector* of a heap frees unreachable objects. A *mark* is a bit per slot; marks are
+ * Terms. The *collector* of a heap frees unreachable objects. A *mark* is a bit per slot; marks are
  * dense and out of line, 64 slots per word, so that marking writes to few cache lines. A *cycle* is
  * a marking and its sweep. The *layout* of a type has its pointer map; a *span meta* is the
- * collector's record of a span. The *mark stack* has objects that are marked but not scanned.
+ * collector's record of a span. The *mark stack* holds objects that are marked but not scanned.
  *
  * Marks. A cycle *prepares* a span before it reads the first mark there: it copies the span's free
  * bits into the marks. So a free slot counts as marked, a stale pointer into it is ignored, and
@@ -12,10 +12,10 @@
  * the sweep frees it.
  *
  * Threads. Cycles begin, mark and end marking while no other thread is inside the heap (the
- * contract of sw_gc_start and sw_gc_step), or a background thread marks meanwhile (marker_thread).
- * In between, mutators work through the hooks: while a cycle marks, a thread prepares a span before
- * it allocates from it; while a cycle sweeps, it sweeps the span first; explicit frees are deferred
- * to the sweep.
+ * contract of sw_gc_start and sw_gc_step), unless a background thread marks (marker_thread). In
+ * between, mutators cooperate through the hooks: while a cycle marks, a thread prepares a span
+ * before it allocates from it; while a cycle sweeps, it sweeps the span first; explicit frees are
+ * deferred to the sweep.
  *
  * Files, the lowest first: events (and the trace line), type (layouts, graphs), span_meta
  * (metadata, grey bits, the mark stack, walks), mark_scan (the two orders), mark (inbox, marking, barrier),
@@ -56,7 +56,7 @@ typedef struct sw_gc_stack {
 /* Reserves the stack's place. False: refused. */
 bool sw_gc_stack_start(sw_gc_stack *stack);
 void sw_gc_stack_end(sw_gc_stack *stack);
-/* Clears the stack; its memory is then to be purged. */
+/* Clears the stack; afterwards its memory must be purged. */
 void sw_gc_stack_clear(sw_gc_stack *stack);
 /* Purges a piece of that memory, or all of it; keeps the first 64 KiB. True: nothing is left. */
 bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole);

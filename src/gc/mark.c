@@ -11,7 +11,7 @@
 /* --- the inbox -------------------------------------------------------------------------------- */
 
 /* The thread finds its buffer by a pointer in its cache. The cache outlives the thread, so the
- * buffer names its thread. */
+ * buffer records its thread. */
 
 _Static_assert(sizeof(sw_gc_buffer) == 4096, "a buffer is a page");
 
@@ -36,7 +36,7 @@ static sw_gc_buffer *find(const sw_gc *gc, uintptr_t at) {
     return buffer;
 }
 
-/* The words of a cycle that has ended meanwhile are dropped. */
+/* Words of a cycle that has ended are dropped. */
 static void hand_over(sw_gc *gc, sw_gc_buffer *buffer) {
     sw_check2(sw_gc_buffer_check(buffer));
     for (uint64_t i = 0; i < buffer->count && gc->phase == SW_GC_MARKING; i++)
@@ -99,11 +99,12 @@ void sw_gc_inbox_end(sw_gc *gc) {
 
 /* --- without the lock ------------------------------------------------------------------------- */
 
-/* The words of a step of `filter`: the fetches of so many span metas, then marks, overlap. */
+/* Words per step of `filter`: the cache misses of their span metas overlap, then those of their
+ * marks. */
 enum { STEP_WORDS = 64 };
 
-/* Finds the word of an object's mark. False: this cycle has not prepared the span, or has been
- * abandoned meanwhile, and the span released: sw_gc_span_meta_gone clears the stamp first. */
+/* Finds the word of an object's mark. False: this cycle has not prepared the span, or the cycle was
+ * abandoned and the span released: sw_gc_span_meta_gone clears the stamp first. */
 static bool find_mark(const sw_gc_span_meta *meta, uint64_t stamp, uintptr_t p,
                       const uint64_t **mark, uint32_t *slot) {
     if (sw_gc_span_meta_stamp(meta) != stamp) return false;
@@ -169,8 +170,8 @@ static sw_noinline void keep_slowly(sw_gc *gc, sw_cache *cache, sw_gc_buffer *ow
     sw_os_lock_release(&gc->lock);
 }
 
-/* Adds the overwritten value of a write. No lock is held. Does not look at the value, because the
- * thread would wait for the fetch of the overwritten word, and then for its mark. */
+/* Adds the overwritten value of a write. No lock is held. Does not read the value's mark, because
+ * the thread would wait for two dependent cache misses. */
 static void sw_gc_inbox_keep(sw_gc *gc, uintptr_t value) {
     sw_cache *cache = sw_registry_cache_at(gc->heap_index);
     sw_gc_buffer *own = cache == NULL ? NULL : cache->cold->collector_buffer;
@@ -204,7 +205,7 @@ static void drain_all(sw_gc_marker *marker) {
 /* --- after an overflow ------------------------------------------------------------------------ */
 
 /* Scans every marked object of the span again, because some of them may not have been scanned. Free
- * slots count as marked, too, and are skipped. */
+ * slots count as marked and are skipped. */
 static void rescan(sw_gc_marker *marker, uint32_t id) {
     const sw_heap *heap = marker->gc->heap;
     const sw_gc_span_meta *meta = &marker->span_metas[id];
@@ -291,7 +292,7 @@ void sw_gc_marker_end(sw_gc_marker *marker) {
 }
 
 /* If the cycle has not visited the span, the span's owner may be preparing it now. Then the word
- * waits on the stack for the next step, when every other thread is outside the heap. */
+ * waits on the stack for the next step, in which no other thread is inside the heap. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value) {
     if (gc->concurrent != 0) {
         sw_gc_inbox_add(gc, value);
@@ -334,7 +335,7 @@ static sw_noinline void write_kept(sw_gc *gc, void **word, void *value) {
     store(word, value);
 }
 
-/* write_kept is a tail call, so a write outside marking saves no register. */
+/* write_kept is a tail call, so that a write outside marking saves no registers. */
 void sw_gc_write(sw_gc *gc, void *at, void *value) {
     void **word = at;
     if (sw_unlikely(!sw_handle_lives(gc, offsetof(sw_gc, mark), SW_HANDLE_GC)) ||

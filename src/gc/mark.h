@@ -50,13 +50,13 @@ void sw_gc_marker_end(sw_gc_marker *marker);
 void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes);
 /* Scans marked objects until no work is left. True: every marked object is scanned. */
 bool sw_gc_mark_drain(sw_gc_marker *marker);
-/* The same while mutators run, without the lock, after marking what the words point into. True: no
+/* The same while mutators run, without the lock, after marking the referents of the words. True: no
  * object waits, but if some did not fit on the stack, sw_gc_mark_drain must scan them in a stopped
  * world. */
 bool sw_gc_mark_concurrently(sw_gc_marker *marker, const uintptr_t *words, size_t count);
-/* Marks the object that the word points into, at the latest in the next step. Under the collector's
- * lock, while a cycle marks and other threads may be inside the heap. If a background thread marks,
- * the word waits in the inbox. */
+/* Marks the object that the word points into, now or in the next step. Under the collector's lock,
+ * while a cycle marks and other threads may be inside the heap. If a background thread marks, the
+ * word waits in the inbox. */
 void sw_gc_mark_word(sw_gc *gc, uintptr_t value);
 
 /* --- span by span ----------------------------------------------------------------------------- */
@@ -107,9 +107,9 @@ static sw_always_inline bool sw_gc_grey_add(const sw_gc_marker *marker, uint32_t
 
 /* --- the inbox -------------------------------------------------------------------------------- */
 
-/* Words from mutators to the thread that marks concurrently. Each joined thread has a buffer, to
- * which the write barrier adds without a lock; a full buffer goes to the collector's inbox, and
- * the others go there while the world is stopped. */
+/* Words that mutators pass to the marker thread. Each joined thread has a buffer, to which the
+ * write barrier adds without a lock. A full buffer is moved to the collector's inbox; the others
+ * are moved while the world is stopped. */
 
 enum { SW_GC_BUFFER_WORDS = 509 };
 
@@ -127,7 +127,7 @@ typedef struct sw_gc_buffer {
 
 /* Gives a thread a buffer. Without memory, each of its words takes the lock. */
 void sw_gc_inbox_join(sw_gc *gc, uintptr_t at);
-/* The thread leaves: its buffer becomes unused. */
+/* Releases the buffer of a thread that leaves. */
 void sw_gc_inbox_leave(sw_gc *gc, uintptr_t at);
 /* In a stopped world: adds the words of all buffers. */
 void sw_gc_inbox_gather(sw_gc *gc);

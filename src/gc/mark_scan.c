@@ -12,7 +12,7 @@ enum { WORDS_A_PATTERN = 64 };
 
 void sw_gc_refuse_push(sw_gc_marker *marker) { marker->refused++; }
 
-/* The span's owner may be about to take slots of it, and prepares it under the lock, too. */
+/* The span's owner may be about to take slots from it, and then prepares it under the lock too. */
 static bool meet_locked(sw_gc_marker *marker, uint32_t id) {
     sw_gc *gc = marker->gc;
     sw_os_lock_acquire(&gc->lock);
@@ -65,7 +65,7 @@ static sw_always_inline sw_gc_grey *settle(const sw_gc_marker *marker, const sw_
 }
 
 /* Marks all objects that were found. Their span metadata was prefetched when they were found, and
- * the mark words are fetched while more of it is read. */
+ * mark words are prefetched while more metadata is read. */
 void sw_gc_settle_all(sw_gc_marker *marker) {
     sw_gc_stack *stack = &marker->stack;
     sw_gc_pointer *found = marker->found, *end = found + marker->found_count;
@@ -83,8 +83,8 @@ void sw_gc_settle_all(sw_gc_marker *marker) {
 
 /* --- wide objects ----------------------------------------------------------------------------- */
 
-/* Returns the bytes of each object of the span; those of a large object are all of its pages, which
- * may become more meanwhile, but not fewer. */
+/* Returns the bytes of each object of the span; for a large object, all of its pages, whose number
+ * may increase concurrently but not decrease. */
 static size_t object_bytes(const sw_heap *heap, uint32_t id) {
     size_t bytes = sw_gc_span_metas[id].bytes;
     if (bytes != 0) return bytes;
@@ -94,8 +94,8 @@ static size_t object_bytes(const sw_heap *heap, uint32_t id) {
 
 /* Scans a piece of a wide object: one of many words, or of a span whose slots have individual
  * types. The next piece is pushed first, so that a huge array pushes the referents of one piece at
- * a time. If the stack has no room for the next piece, the whole rest is scanned now, because the
- * piece would be lost again in each round after an overflow. */
+ * a time. If the stack has no room for the next piece, the rest is scanned now, because the piece
+ * would be lost again in each round after an overflow. */
 static void scan_wide(sw_gc_marker *marker, uintptr_t at, uint64_t rest) {
     uint32_t id = (uint32_t)rest;
     const sw_gc_span_meta *meta = &marker->span_metas[id];
@@ -132,7 +132,7 @@ void sw_gc_scan_kind(sw_gc_marker *marker, sw_gc_grey grey) {
 
 /* Scans an object while no other one waits. The objects that its words point to are scanned next,
  * as in a list. Their marks are tested with branches, which are predictable here, so the processor
- * does not wait for the marks; the objects' memory is fetched meanwhile. */
+ * does not wait for the marks while it fetches the objects' memory. */
 static sw_always_inline void scan_alone(sw_gc_marker *marker, uintptr_t at, uint64_t mask) {
     for (; mask != 0; mask &= mask - 1) {
         uintptr_t p = sw_gc_word_at(at, sw_ctz(mask));
@@ -159,10 +159,10 @@ static sw_noinline void follow(sw_gc_marker *marker, sw_gc_grey grey) {
 /* --- near objects ----------------------------------------------------------------------------- */
 
 /* Two objects are near each other if fewer than NEAR_BYTES are between them. Marking switches to
- * depth first after SAMPLES sampled objects in a row that point to a near one. From then on each
- * pointer to a near, unmarked object adds 1 to a balance of at most BALANCE_MOST, each other
- * pointer subtracts MISS_COST, and at 0 marking uses the queue again. Each descent of fewer than
- * SHORT objects doubles the samples that the next one needs, up to SAMPLES_MOST. */
+ * depth first when SAMPLES sampled objects in a row point to a near one. From then on each pointer
+ * to a near, unmarked object adds 1 to a balance of at most BALANCE_MOST, each other pointer
+ * subtracts MISS_COST, and at 0 marking uses the queue again. Each descent of fewer than SHORT
+ * objects doubles the samples that the next one needs, up to SAMPLES_MOST. */
 enum { NEAR_BYTES = 32 << 10, MISS_COST = 3, BALANCE_MOST = 64 };
 enum { SAMPLES = 2, SAMPLES_MOST = 1024, SHORT = 256 };
 
@@ -304,8 +304,8 @@ static void prefetch_all(uintptr_t first, uint64_t bits, uint32_t bytes) {
     }
 }
 
-/* Scans grey slots of one word of the span, as far as the work allows. Slots that turn grey
- * meanwhile, also in this word, wait for the span's next turn. The span may have become one of
+/* Scans grey slots of one word of the span, as far as the work allows. Slots that turn grey during
+ * the scan, even in this word, wait for the span's next turn. The span may have become one of
  * several types since the slots turned grey. */
 static void scan_word(sw_gc_marker *marker, uint32_t id, uint64_t *word, uintptr_t first) {
     const sw_gc_span_meta *meta = &marker->span_metas[id];

@@ -20,7 +20,7 @@ void sw_gc_settle_all(sw_gc_marker *marker);
 /* Scans a wide object, or marks the object that a waiting word points into. */
 void sw_gc_scan_kind(sw_gc_marker *marker, sw_gc_grey grey);
 
-/* Each scans marked objects in its order until no work is left. True: no object is waiting. */
+/* Scan marked objects, each in its own order, until no work is left. True: no object is waiting. */
 bool sw_gc_drain_objects(sw_gc_marker *marker);
 bool sw_gc_drain_spans(sw_gc_marker *marker);
 
@@ -34,10 +34,10 @@ static sw_always_inline uintptr_t sw_gc_word_at(uintptr_t at, uint64_t word) {
     return SW_GC_RACING(words[word]);
 }
 
-/* Returns the start of the slot that p points into. Most pointers point to a start, and a processor
- * that predicts so continues with p itself before the look-up; along a list, each look-up would
- * otherwise wait for the previous one. The empty asm hides from the compiler that both values are
- * the same. */
+/* Returns the start of the slot that p points into. Most pointers point to a start, so with a
+ * branch the processor predicts that and continues with p itself before the look-up is done; along
+ * a list, each look-up would otherwise wait for the previous one. The empty asm hides from the
+ * compiler that both values are the same. */
 static sw_always_inline uintptr_t sw_gc_start_of(const sw_gc_span_meta *meta, uint64_t slot,
                                                  uintptr_t p) {
     uintptr_t at = meta->base + slot * meta->bytes;
@@ -51,7 +51,7 @@ static sw_always_inline void sw_gc_set_marks(uint64_t *word, uint64_t marks) {
     __atomic_store_n(word, marks, __ATOMIC_RELAXED);
 }
 
-/* Returns the id of the span of a frame. A span that is made meanwhile has no unmarked object. */
+/* Returns the id of the span of a frame. A span created concurrently has no unmarked objects. */
 static sw_always_inline uint32_t sw_gc_page_id(const sw_gc_marker *marker, uint64_t frame) {
     return SW_GC_RACING(marker->view.page_map[frame]);
 }

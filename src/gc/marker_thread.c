@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread works in slices. During a slice of marking it does not hold the collector's lock, but
- * owns the mark stack, the span queue and the marks; everybody else waits for the end of the slice
- * before touching them. Between slices the collector is in the same state as between the steps of
- * an incremental cycle, so any call may go on with the cycle. */
+ * owns the mark stack, the span queue and the marks; other threads wait for the end of the slice
+ * before they access them. Between slices the collector is in the same state as between the steps
+ * of an incremental cycle, so any call may continue the cycle. */
 #include "base/base.h"
 #include "gc/events.h"
 #include "gc/mark.h"
@@ -14,14 +14,14 @@
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-/* KEPT: words of the inbox that a slice marks. TRIES: stops that may fail to end marking, because
- * their work does not suffice; then one does all of it. SWEPT: words of 64 slots, and spans, that
- * are swept without giving the locks away. */
+/* KEPT: words of the inbox that a slice marks. TRIES: stops with limited work that may fail to end
+ * marking; the next one has no limit. SWEPT: words of 64 slots, and spans, that are swept before
+ * the locks are dropped. */
 enum { KEPT_WORDS = 1024, TRIES = 64, SWEPT_WORDS = 64 };
 
 /* --- marking ---------------------------------------------------------------------------------- */
 
-/* Under the lock, which is released meanwhile. True: nothing waits to be scanned. */
+/* Called under the lock, which it drops temporarily. True: nothing waits to be scanned. */
 static bool mark_slice(sw_gc *gc) {
     sw_gc_marker marker;
     uintptr_t words[KEPT_WORDS];
@@ -41,7 +41,7 @@ static bool mark_slice(sw_gc *gc) {
     return empty && sw_gc_inbox_is_empty(gc);
 }
 
-/* In a stopped world: scans what barriers have kept, and ends marking if the work suffices. */
+/* In a stopped world: scans the words from barriers, and ends marking if the work suffices. */
 static void try_end(sw_gc *gc) {
     bool whole = gc->overflowed || gc->cycle.end_stops >= TRIES;
     uint64_t stood = sw_gc_pause_now(gc), begin = sw_gc_events_on(gc) ? stood : 0;
@@ -85,7 +85,7 @@ static void wait_for_bell(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
 }
 
-/* Lets threads that wait for the lock have it: locks are not fair. */
+/* Yields the lock to waiting threads, because locks are not fair. */
 static void yield(sw_gc *gc) {
     enum { NAP_NS = 10000 };
     static const uint32_t never;
@@ -132,7 +132,7 @@ bool sw_gc_marker_begin(sw_gc *gc) {
     return false;
 }
 
-/* The marker thread may be waiting for this one to stop, so this one is away meanwhile. */
+/* The marker thread may be waiting for this one to stop, so this one counts as away. */
 void sw_gc_marker_end_thread(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
     bool had = gc->has_marker;
@@ -286,7 +286,7 @@ static bool may_release(const sw_heap *heap) {
     return sw_gc_phase_seen(heap->collector) != SW_GC_MARKING;
 }
 
-/* The frames of the thread's shadow stacks end with its stack. */
+/* Drop the frames of the thread's shadow stacks, which are on its stack. */
 static void ended(sw_heap *heap) {
     sw_gc_thread_ended(heap->collector);
     sw_gc_shadows_drop_own(heap->collector);

@@ -20,7 +20,7 @@
 
 /* The goal is Go's: the bytes live after the last cycle, plus a percentage of them. In steps, a
  * cycle begins when half of that percentage is allocated; from then on each piece of allocation
- * pays for a step. */
+ * runs a step. */
 
 enum { LEAST_LIVE = 4 << 20, OBJECT_BYTES = 512 };
 
@@ -185,12 +185,12 @@ static bool sw_gc_sweep_concurrently(sw_gc *gc, int64_t work) {
 
 /* --- for an allocation ------------------------------------------------------------------------ */
 
-/* The maximum work of an allocation before it takes a fresh span: spans of its own cache that it
- * sweeps, and records that it examines. */
+/* Maximum work of an allocation before it takes a fresh span: number of its own cache's spans to
+ * sweep, and of records to examine. */
 enum { SOUGHT_SPANS = 32, SOUGHT_RECORDS = 1024 };
 
-/* Under the heap's lock, which keeps the records stable: sweeps the span if no cache owns it. True:
- * this cache owns the span, and sweeps it without the lock. */
+/* Under the heap's lock, so that records do not change: sweeps the span if no cache owns it. True:
+ * this cache owns the span, and must sweep it without the lock. */
 static bool look_at(sw_gc *gc, const sw_cache *cache, uint32_t id) {
     if (!sw_gc_span_meta_is_of(gc->heap, id)) return false;
     sw_span *span = sw_space_span(gc->heap->space, id);
@@ -331,10 +331,10 @@ static sw_status check_marks(sw_gc *gc, bool exact) {
     return status;
 }
 
-/* Called when everything reachable from the roots is marked, and again when the objects of
- * finalizers and all that they reach are marked, too. The first call clears weak references and
- * queues finalizers; the last one clears long weak references. True: finalizers were queued, so
- * there is more to mark. */
+/* Called when everything reachable from the roots is marked, and again when everything reachable
+ * from the objects of finalizers is marked too. The first call clears weak references and queues
+ * finalizers; the last one clears long weak references. True: finalizers were queued, so there is
+ * more to mark. */
 static bool settle(sw_gc_marker *marker) {
     sw_gc *gc = marker->gc;
     if (!gc->settled) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cycles: when they begin, their phases, sweeping, the check of the marks, the thread in the
- * background, and what the heap calls. */
+/* Cycles: when they begin, their phases, sweeping, the check of the marks, the marker thread, and
+ * the hooks that the heap calls. */
 #ifndef SW_GC_PHASES_H
 #define SW_GC_PHASES_H
 
@@ -9,7 +9,7 @@
 
 /* --- the pacer -------------------------------------------------------------------------------- */
 
-/* Allocated bytes: the minimum between two cycles, and the piece that pays for one step. */
+/* Allocated bytes: the minimum between two cycles, and the piece after which one step runs. */
 enum { SW_GC_PACE_LEAST = 64 << 10, SW_GC_PACE_PIECE = 16 << 10 };
 
 /* Under the collector's lock, when a cycle has ended or the pace was set: computes the trigger, the
@@ -43,8 +43,8 @@ bool sw_gc_sweep_for(sw_gc *gc, sw_cache *cache, uint32_t span_class);
 
 /* --- phases ----------------------------------------------------------------------------------- */
 
-/* In a stopped world: begins a cycle, and marks from the roots. concurrent: the marker thread goes
- * on. */
+/* In a stopped world: begins a cycle, and marks from the roots. concurrent: the marker thread
+ * continues. */
 void sw_gc_phase_begin(sw_gc *gc, bool concurrent);
 /* In a stopped world: marks or sweeps until no work is left, or the phase ends. exact: no mutator
  * has run since the cycle began. SW_STATE: SW_GC_CHECKMARK has found an error. */
@@ -77,14 +77,15 @@ bool sw_gc_marker_begin(sw_gc *gc);
 /* Ends the thread, if it exists, and waits for its end. Without the lock. */
 void sw_gc_marker_end_thread(sw_gc *gc);
 /* Waits, in a blocking region, for the end of the running cycle. Without the lock. False: a cycle
- * is running that no thread will end. */
+ * is running, and there is no thread to end it. */
 bool sw_gc_marker_wait(sw_gc *gc);
 
 /* --- under the collector's lock --------------------------------------------------------------- */
 
 /* There may be work. */
 void sw_gc_marker_ring(sw_gc *gc);
-/* Waits, without the lock, until the thread does not mark; it does not begin to before unpark. */
+/* Waits, without the lock, until the thread does not mark; it does not resume marking before
+ * unpark. */
 void sw_gc_marker_park(sw_gc *gc);
 void sw_gc_marker_unpark(sw_gc *gc);
 

@@ -45,8 +45,8 @@ static void count_hashed(sw_gc_refs *refs, uint32_t hashed) {
     __atomic_store_n(&refs->hashed, hashed, __ATOMIC_RELAXED);
 }
 
-/* Allocates the buckets, and doubles them at a load factor of 1. If the system refuses the memory,
- * the chains get longer. False: there are no buckets at all. */
+/* Allocates the buckets, and doubles them at a load factor of 1. If the system refuses memory, the
+ * chains get longer. False: there are no buckets at all. */
 static bool make_buckets(sw_gc_refs *refs) {
     uint32_t before = refs->bucket_count, count = before == 0 ? BUCKETS_FIRST : 2 * before;
     if (refs->hashed < before || before >= BUCKETS_MAX) return true;
@@ -256,10 +256,10 @@ sw_status sw_gc_ref_free(sw_gc *gc, sw_gc_ref ref) {
 /* --- finalizers ------------------------------------------------------------------------------- */
 
 /* Due finalizers are linked into a queue through their entries, so the end of marking needs no
- * memory. All of one cycle become due at once and in no order, so a chain or a ring of objects
- * with finalizers is finalized in one cycle. A collector that calls the finalizer of an object
- * before those of the objects that it points to needs a cycle per link, and never finalizes a ring
- * (Boehm, "Destructors, finalizers, and synchronization", 2003, argues for that order). */
+ * memory. All finalizers of one cycle become due at once and in no order, so a chain or a ring of
+ * objects is finalized in one cycle. A collector that calls an object's finalizer before those of
+ * the objects that it points to needs a cycle per link, and never finalizes a ring (Boehm,
+ * "Destructors, finalizers, and synchronization", 2003, argues for that order). */
 
 /* --- the queue -------------------------------------------------------------------------------- */
 

@@ -302,9 +302,9 @@ void sw_gc_shadows_end(sw_gc *gc) {
 
 /* --- conservative roots ----------------------------------------------------------------------- */
 
-/* A conservative cycle scans what its threads had when they stopped; the records of the threads
- * are in threads.c. A word that points to no object, or to a free slot, is ignored like any other
- * root. */
+/* A conservative cycle scans the registers and stacks of its threads as they were when they
+ * stopped; their records are in threads.c. A word that points to no object, or to a free slot, is
+ * ignored like any other root. */
 
 /* --- modules ---------------------------------------------------------------------------------- */
 

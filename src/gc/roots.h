@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Roots outside the ranges of gc.h: every word of them may be a pointer. */
+/* Roots other than the ranges of gc.h; each of their words may be a pointer. */
 #ifndef SW_GC_ROOTS_H
 #define SW_GC_ROOTS_H
 
@@ -45,14 +45,14 @@ typedef struct sw_gc_data_list {
 bool sw_gc_data_list_begin(sw_gc_data_list *list);
 /* In a stopped world: returns whether no module was loaded or unloaded since then. */
 bool sw_gc_data_list_holds(const sw_gc_data_list *list);
-/* Under the lock: gives the list to the collector. stale: it does not hold. */
+/* Under the lock: passes the list to the collector. stale: it is out of date. */
 void sw_gc_data_list_adopt(sw_gc *gc, sw_gc_data_list *list, bool stale);
 void sw_gc_data_list_end(sw_gc_data_list *list);
 
 /* Returns whether a thread other than the caller has a cache of the heap. */
 bool sw_gc_is_used_elsewhere(sw_heap *heap);
-/* Returns whether two visits in a stopped world see the same. Fake stacks also have the frames of
- * our own functions, which are running. */
+/* Returns whether two visits in a stopped world see the same words. Fake stacks also contain frames
+ * of our own running functions. */
 bool sw_gc_conservative_is_exact(const sw_gc *gc);
 /* In a stopped world: calls visit for copies of the words, if the heap has conservative roots.
  * False: some are unknown. */

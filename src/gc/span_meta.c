@@ -14,7 +14,7 @@
 sw_gc_span_meta *sw_gc_span_metas;
 uint32_t **sw_gc_slot_types;
 
-/* Finds a place for the three arrays and maps the types of the first `count` spans. */
+/* Chooses addresses for the three arrays and maps the types of the first `count` spans. */
 static bool find_place(uint32_t count) {
     size_t limit = sw_space_live()->span_limit;
     char *place = sw_os_place(limit * SW_GC_SPAN_META_BYTES, count * sizeof *sw_gc_slot_types);
@@ -58,8 +58,8 @@ const char *sw_gc_span_meta_check(const sw_gc_span_meta *meta, const sw_span *sp
 /* Returns the bytes of the marks and pending bits of a span that needs several words of each. */
 static size_t marks_bytes(uint32_t words) { return 2 * words * sizeof(uint64_t); }
 
-/* While a cycle marks, the span has no object yet that it may scan, or keeps its mask, or the mask
- * becomes 0; so both orders of the stores are right. */
+/* While a cycle marks, the span has no objects to scan yet, or keeps its mask, or the mask becomes
+ * 0; so the stores may be in either order. */
 static void set_layout(sw_gc_span_meta *meta, uint32_t type, uint64_t scan_mask) {
     __atomic_store_n(&meta->type, type, __ATOMIC_RELAXED);
     __atomic_store_n(&meta->scan_mask, scan_mask, __ATOMIC_RELAXED);
@@ -131,8 +131,8 @@ static void unify(const sw_heap *heap, sw_gc_span_meta *meta, uint32_t type) {
 
 /* Gives each slot of the span its own type. Without memory for the types, the span counts as
  * untyped until an object of another type is allocated: marking then follows every word of its
- * objects, which may retain garbage but loses no object. A thread that marks meanwhile scans older
- * objects only, which have the span's type before and after. */
+ * objects, which may retain garbage but loses no objects. A concurrent marker scans only older
+ * objects, which have the span's type before and after. */
 static void diversify(sw_heap *heap, const sw_span *span, sw_gc_span_meta *meta) {
     sw_os_lock_acquire(&heap->lock);
     uint32_t *types = sw_meta_alloc_stale(&heap->meta, span->slots * sizeof *types);
@@ -256,8 +256,8 @@ void sw_gc_queue_take(sw_gc_span_queue *queue) {
 
 /* --- the mark stack --------------------------------------------------------------------------- */
 
-/* The stack has a place of at most 4 GiB, for 268 million entries; when it is full, the heap is
- * rescanned (mark.c). */
+/* The stack has at most 4 GiB, for 268 million entries; when it is full, the heap is rescanned
+ * (mark.c). */
 enum { FIRST_BYTES = 64 << 10, PURGED_BYTES = 512 << 10, MOST_LOG2 = 32, LEAST_LOG2 = 20 };
 
 bool sw_gc_stack_start(sw_gc_stack *stack) {

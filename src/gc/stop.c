@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that stops the world sets `stopping`, which safepoints read, and `due`, which sends
- * sw_gc_new to a safepoint; then it waits until no joined thread is running. All of that changes
- * under the collector's lock, which no thread holds while waiting, so that a fork may happen
- * meanwhile. */
+ * sw_gc_new to a safepoint; then it waits until no joined thread is running. All of this changes
+ * under the collector's lock, which no thread holds while waiting, so that a fork is possible
+ * during the wait. */
 #include "gc/stop.h"
 
 #include "base/base.h"
@@ -19,8 +19,8 @@
 static sw_gc *halting;    /* atomic: the collector whose threads stop; NULL: none */
 static uint32_t handlers; /* atomic: handlers that may refer to it */
 
-/* Another stop may begin before the thread has left, so the thread counts itself out first and then
- * checks again. Its context has not changed. */
+/* Another stop may begin before the thread has left the handler, so the thread first decrements the
+ * count and then checks again. Its context has not changed. */
 static void wait_halted(sw_gc *gc) {
     enum { SLEEP_NS = 1000000000 };
     do {
@@ -67,7 +67,7 @@ static void on_signal(const void *at) {
 bool sw_gc_halt_begin(void) { return sw_os_at_halt(on_signal); }
 
 /* Under the collector's lock, while the world is to stop: sends the signal to each running thread.
- * Those inside of the library do not stop, so it is sent again. */
+ * Threads inside the library do not stop, so it is sent again. */
 static void sw_gc_halt_threads(sw_gc *gc) {
     const sw_gc_thread *threads = gc->threads.items;
     sw_gc *other = NULL;
@@ -81,7 +81,7 @@ static void sw_gc_halt_threads(sw_gc *gc) {
             sw_os_halt(threads[i].id);
 }
 
-/* The world stops no longer by signals: a handler that begins now does nothing. */
+/* Ends the stop by signals: a handler that begins now does nothing. */
 static void sw_gc_halt_end(sw_gc *gc) {
     (void)__atomic_compare_exchange_n(&halting, &gc, NULL, false, __ATOMIC_SEQ_CST,
                                       __ATOMIC_SEQ_CST);
@@ -143,8 +143,8 @@ static const uint32_t *late_word(const sw_gc *gc) {
     return __atomic_load_n(&gc->changing, __ATOMIC_SEQ_CST) != 0 ? &gc->changing : NULL;
 }
 
-/* Waits until all others have stopped. Threads that reach no safepoint soon get a signal, again
- * and again, because those inside of the library go on. */
+/* Waits until all others have stopped. Threads that do not reach a safepoint soon get signals
+ * repeatedly, because threads inside the library continue. */
 static sw_status wait_for_others(sw_gc *gc, const char *op, bool by_signal) {
     enum { FIRST_NS = 100000, AGAIN_NS = 500000 };
     uint64_t end = 0, again = UINT64_MAX;

@@ -37,13 +37,13 @@ void sw_gc_thread_ended(sw_gc *gc);
 
 /* --- under the collector's lock --------------------------------------------------------------- */
 
-/* Makes a record unused. It keeps its context for the next thread. */
+/* Marks a record as unused. It keeps its context for the next thread. */
 void sw_gc_thread_clear(sw_gc_thread *thread);
 /* Frees the records when the collector ends. */
 void sw_gc_threads_end(sw_gc *gc);
 /* Returns the record with that `at`; NULL: none. */
 sw_gc_thread *sw_gc_thread_find(const sw_gc *gc, uintptr_t at);
-/* The calling thread stops: conservative roots are what it has now. */
+/* The calling thread stops: saves its registers and stack as conservative roots. */
 void sw_gc_go_away(sw_gc *gc, sw_gc_thread *own);
 void sw_gc_save_context(const sw_gc *gc, sw_gc_thread *own);
 void sw_gc_come_back(sw_gc *gc, sw_gc_thread *thread);
@@ -65,7 +65,7 @@ static inline uint32_t sw_gc_halted(const sw_gc *gc) {
 /* --- stopping the world ----------------------------------------------------------------------- */
 
 /* Takes the collector's lock, and waits until every joined thread is away. by_signal: threads may
- * also be halted by a signal, at any instruction outside the library. SW_BUSY: timeout; the lock
+ * also be stopped by a signal, at any instruction outside the library. SW_BUSY: timeout; the lock
  * is held, and the world resumes. */
 sw_status sw_gc_stop_world(sw_gc *gc, const char *op, bool by_signal);
 /* Resumes the world, and releases the lock. */

@@ -47,7 +47,7 @@ uint64_t sw_gc_pattern_at(const sw_gc_layout *layout, uint64_t word) {
 
 enum { COMMIT_BYTES = 64 << 10, LIMIT_LOG2 = 24, LEAST_LIMIT_LOG2 = 12 };
 
-/* Finds a place for the layouts, and maps the first of them. */
+/* Chooses addresses for the layouts, and maps the first of them. */
 static bool reserve_layouts(sw_gc *gc) {
     for (uint32_t log2 = LIMIT_LOG2; log2 >= LEAST_LIMIT_LOG2 && gc->layouts == NULL; log2 -= 4) {
         gc->layouts = sw_os_place(sizeof *gc->layouts << log2, COMMIT_BYTES);
@@ -218,8 +218,8 @@ static sw_status check_edges(const uint32_t *edges, size_t nodes, uint32_t degre
     return SW_OK;
 }
 
-/* Allocates the objects, and counts their bytes for the pace. A due cycle is left to the next
- * sw_gc_new, because nothing refers to the objects yet. */
+/* Allocates the objects, and counts their bytes for the pace. Does not start a due cycle, because
+ * nothing refers to the objects yet; the next sw_gc_new does. */
 static sw_status make_nodes(sw_gc *gc, uint32_t type, size_t nodes, void **addresses) {
     const sw_gc_layout *layout = sw_gc_layout_of(gc, type);
     unsigned flags = layout->scan ? SW_SCAN | type << SW_TYPE_SHIFT : 0;

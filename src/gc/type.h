@@ -31,8 +31,8 @@ void sw_gc_array_end(sw_gc_array *array, size_t item_bytes);
 
 /* Receives a range of roots: the words of [start, start + bytes). */
 typedef void (*sw_gc_root_visit)(void *arg, const void *start, size_t bytes);
-/* In a heap that packs: calls visit for each cache's pointer to its newest tiny block, which its
- * next tiny objects will share. */
+/* In a heap that packs tiny objects: calls visit for each cache's pointer to its newest block,
+ * which its next tiny objects will share. */
 void sw_gc_visit_tiny(const sw_gc *gc, sw_gc_root_visit visit, void *arg);
 
 /* If threads may be stopped within an allocation: calls visit for the address of each object of the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocation: the requests that the specialised paths do not serve, and the public functions. A
- * request that an inline path does not serve passes at most two functions: one of those here
- * chooses by the kind of request, and then sw_refill_alloc or sw_large_alloc finds the memory. For
- * this reason functions that are not fast paths call sw_refill_alloc, not sw_alloc_slow. */
+/* Allocation: requests that the specialised paths do not serve, and the public functions. A request
+ * that an inline path does not serve passes through at most two functions: one of these dispatches
+ * on the kind of request, and sw_refill_alloc or sw_large_alloc finds the memory. Therefore slow
+ * paths call sw_refill_alloc, not sw_alloc_slow. */
 #include "heap/alloc.h"
 
 #include <errno.h>
@@ -15,17 +15,17 @@
 #include "heap/target.h"
 #include "heap/template.h"
 
-/* Serves the first allocation of a thread: its path has met the cache without a heap. The thread
- * gets a cache, and the allocation begins again. */
+/* Serves the first allocation of a thread, whose path found the cache without a heap: opens a cache
+ * for the thread and retries. */
 static sw_noinline void *alloc_first(size_t size, unsigned flags) {
     sw_cache *cache = sw_thread_default_cache();
     return cache == NULL ? sw_object_no_memory() : sw_cache_alloc(cache, size, flags);
 }
 
-/* Called by an inline path that found nothing in its bin. Of a series of allocations without frees
- * one in 64 gets here, and most often the next word of the span has free slots. So sw_refill_quick,
- * inline here, looks at that word, and at the newest hint for paths that look at the word first;
- * everything else takes one further call. */
+/* Called by an inline path that found nothing in its bin. In a series of allocations without frees,
+ * one in 64 gets here, and usually the next word of the span has free slots. So sw_refill_quick,
+ * inline here, tries that word, and the newest hint for paths that try the word first; everything
+ * else takes one further call. */
 void *sw_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
     return sw_likely(cache->heap != NULL) ? sw_refill_quick(cache, size, flags, span_class)
                                           : alloc_first(size, flags);
@@ -59,8 +59,8 @@ static sw_always_inline void *alloc_plain(sw_cache *cache, size_t size, unsigned
                              sw_span_class_of(cls, true), sw_refill_alloc);
 }
 
-/* The same by the size. If the bin has nothing, `slow` looks the class up again, so that no
- * register has to keep it until then. */
+/* The same by size. If the bin has nothing, `slow` looks up the class again, so that it need not be
+ * kept in a register. */
 static sw_always_inline void *alloc_plain_size(sw_cache *cache, size_t size, unsigned flags,
                                                sw_alloc_slow_fn *slow) {
     uint32_t cls = cache->small_map[(size + 7) >> 3];
@@ -84,7 +84,7 @@ sw_noinline void *sw_alloc_by_table(sw_cache *cache, size_t size, unsigned flags
 }
 
 /* Allocates a cleared small object without pointers in a plain heap. It is a separate function
- * because, inline, it would take registers from the allocation of other objects. */
+ * because inlining it would take registers from the common path. */
 static sw_noinline void *alloc_zeroed(sw_cache *cache, size_t size) {
     return alloc_plain_size(cache, size, SW_ZERO, sw_refill_alloc);
 }
@@ -110,7 +110,7 @@ void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags) {
     (void)flags; /* a tiny block is always cleared */
     void *block = alloc_small(cache, 16, SW_ZERO, sw_size_class(cache->table, 16));
     if (block == NULL) return NULL;
-    /* The block with more room left is kept for the next tiny objects. */
+    /* Keep the block with more room for the next tiny objects. */
     if (cold->tiny_block == 0 || size < cold->tiny_used) {
         cold->tiny_block = (uintptr_t)block;
         cold->tiny_used = (uint32_t)size;

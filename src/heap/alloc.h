@@ -10,16 +10,16 @@
 
 /* --- shelves ---------------------------------------------------------------------------------- */
 
-/* Shelves: places where caches put freed large objects.
+/* Shelves: where caches keep freed large objects.
  *
  * A freed large object of up to 1 MiB may keep its record, pages and page-map entries for the
  * cache's next request for the same number of pages. For each power of two of pages a cache has two
- * shelves. A request for a kind of object (pages, with or without pointers) that finds none
- * reserves a shelf for the kind, and the next free of such an object puts it there. So every object
- * on a shelf is of a kind that was requested, and a thread that only frees keeps nothing.
+ * shelves. A request for a kind of object (number of pages, with or without pointers) that finds
+ * none reserves a shelf for that kind, and the next free of such an object puts it there. So every
+ * object on a shelf is of a kind that was requested, and a thread that only frees keeps nothing.
  *
- * Only the cache's thread puts objects on a shelf. That thread, or under the heap's lock a thread
- * that needs the pages, takes an object from a shelf by an atomic exchange. */
+ * Only the cache's thread puts objects on a shelf. An object is taken from a shelf by an atomic
+ * exchange: by that thread, or under the heap's lock by a thread that needs the pages. */
 
 enum { SW_SHELF_MAX_BYTES = 1 << 20 };
 
@@ -28,7 +28,7 @@ enum { SW_SHELF_MAX_BYTES = 1 << 20 };
 static sw_always_inline uint64_t sw_shelf_kind(uint32_t pages, bool noscan) {
     return (uint64_t)(pages * 2 + (noscan ? 1u : 0u)) << 32;
 }
-/* The index of the first of the SW_LARGE_WAYS shelves for objects of so many pages: the logarithm
+/* The index of the first of the SW_LARGE_WAYS shelves for objects of this many pages: the logarithm
  * of the pages, rounded up, times SW_LARGE_WAYS. */
 static sw_always_inline uint32_t sw_shelf_index(uint32_t pages) {
     return sw_log2_floor(2 * (uint64_t)pages - 1) * SW_LARGE_WAYS;
@@ -64,10 +64,10 @@ static inline sw_span *sw_shelf_object(const sw_heap *heap, uint64_t entry) {
     return (uint32_t)entry == 0 ? NULL : sw_space_span(heap->space, (uint32_t)entry);
 }
 
-/* Reserves a shelf for a kind of which a request found no object, so that the next free of such an
- * object finds the shelf. Returns the object that lay there; NULL: none. The second shelf is taken if
- * the first is reserved for the kind and empty, because its object is in use, or if only the second
- * was never reserved; else the first. */
+/* Reserves a shelf for a kind of object that a request did not find, for the next free of such an
+ * object. Returns the object that was on the shelf; NULL: none. Uses the second shelf if the first
+ * is reserved for the kind and empty, because its object is in use, or if only the second was never
+ * reserved; else the first. */
 static inline sw_span *sw_shelf_reserve(sw_cache *cache, uint32_t pages, bool noscan) {
     uint64_t *shelves = &cache->cold->shelves[sw_shelf_index(pages)];
     uint64_t kind = sw_shelf_kind(pages, noscan);
@@ -79,7 +79,7 @@ static inline sw_span *sw_shelf_reserve(sw_cache *cache, uint32_t pages, bool no
 
 /* --- under the heap's lock -------------------------------------------------------------------- */
 
-/* Makes free pages of a large object that does not live. */
+/* Turns a freed large object into free pages. */
 static inline void sw_shelf_release(sw_heap *heap, sw_span *span) {
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t page = cold->page, pages = cold->pages;
@@ -94,7 +94,7 @@ static inline void sw_shelf_release(sw_heap *heap, sw_span *span) {
  * thread (central.h). */
 void sw_shelf_clear(sw_cache *cache);
 void sw_shelf_clear_all(sw_heap *heap);
-/* False: most likely every shelf is empty and no span is kept. */
+/* False: probably every shelf is empty and no span is kept. */
 static inline bool sw_shelf_is_used(const sw_heap *heap) {
     return __atomic_load_n(&heap->large_shelved, __ATOMIC_RELAXED) != 0 ||
            sw_heap_kept_pages(heap) != 0;
@@ -105,14 +105,14 @@ static inline bool sw_shelf_is_used(const sw_heap *heap) {
 /* Large objects: each has whole pages and a span record of its own. Caches keep freed
  * ones on shelves. */
 
-/* Makes a large object of fresh pages. NULL: the cache has ended, the limit forbids it, or there is
- * no memory; errno and the thread's last error say which. */
+/* Allocates a large object from fresh pages. NULL: the cache was closed, the limit is reached, or
+ * there is no memory; errno and the thread's last error have the reason. */
 void *sw_large_fresh(sw_cache *cache, size_t size, size_t align, unsigned flags);
 /* Clears the pages of a large object of `size` bytes, and returns p. In a dry heap nothing is
  * written. */
 void *sw_large_clear(const sw_cache *cache, void *p, size_t size);
 
-/* Begins the life of the object of a span that the caller has taken, and returns the object. */
+/* Makes the object of a span that the caller has taken live, and returns it. */
 static sw_always_inline void *sw_large_begin(sw_cache *cache, sw_span *span, size_t size,
                                              unsigned flags) {
     void *p = (void *)span->base;
@@ -136,51 +136,50 @@ static sw_always_inline void *sw_large_alloc(sw_cache *cache, size_t size, size_
     return sw_large_fresh(cache, size, align, flags);
 }
 
-/* Puts a large object whose life has ended (sw_span_large_end) on a shelf, or releases its
- * pages. */
+/* Puts a large object that was freed (sw_span_large_end) on a shelf, or releases its pages. */
 void sw_large_ended(sw_cache *cache, sw_span *span);
-/* Frees the large object at p. False: no large object that lives starts there. */
+/* Frees the large object at p. False: no live large object starts there. */
 static sw_always_inline bool sw_large_free(sw_cache *cache, sw_span *span, uintptr_t p) {
     bool live = sw_span_large_end(span, p);
     if (sw_likely(live)) sw_large_ended(cache, span);
     return live;
 }
-/* Resizes an object in place. It can do so if the number of pages stays the same or shrinks (but in
- * a collected heap only while pages may be given up), and, if it grows, when the pages after it are
- * free. False: it can not. */
+/* Resizes an object in place. This is possible if the number of pages does not grow (in a collected
+ * heap only while pages may be released), or if the pages after it are free. False: it is not
+ * possible. */
 bool sw_large_resize(sw_heap *heap, sw_span *span, uintptr_t p, size_t size);
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
 /* Allocates a tiny object that does not fit into the cache's tiny block. */
 void *sw_alloc_tiny(sw_cache *cache, size_t size, unsigned flags);
-/* Allocates an object of any size, such as a large one or one that no specialised path serves, by
- * the table of the cache's heap. The cache has a heap. */
+/* Allocates an object of any size, large or small, by the table of the cache's heap. The cache has
+ * a heap. */
 void *sw_alloc_by_table(sw_cache *cache, size_t size, unsigned flags);
 
 /* --- free ------------------------------------------------------------------------------------- */
 
-/* Free. sw_free_slow (spanwise/fast_slots.h) takes any pointer that an inline path did not free. */
+/* Free. sw_free_slow (spanwise/fast_slots.h) handles every pointer that an inline path did not
+ * free. */
 
 /* Frees a slot of a span of this cache: of a full span, or, while hints are on, of one without a
  * mark. */
 void sw_free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr);
-/* Frees a slot of a span whose owner field is not the cache's address: another cache owns the span,
- * or none does, or it is marked. */
+/* Frees a slot of a span whose owner field is not the cache's address: another cache or none owns
+ * the span, or it is marked. */
 void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
-/* Frees any pointer, after a look-up from the beginning, for cases that the functions above can not
- * decide. */
+/* Frees any pointer, after a complete look-up, for cases that the functions above cannot decide. */
 void sw_free_checked(sw_cache *cache, void *ptr, const char *op);
 
 /* Frees a large object of this heap if one starts at the pointer. No hazard is needed, because the
- * record itself says whether the object lives. False: there is none. */
+ * record itself says whether the object is live. False: there is none. */
 static sw_always_inline bool sw_free_large(sw_cache *cache, uint32_t id, void *ptr) {
     sw_span *span = &cache->spans[id];
     return sw_span_is_large(span) && cache->heap->space->cold[id].heap == cache->heap &&
            sw_large_free(cache, span, (uintptr_t)ptr);
 }
 
-/* Frees a pointer at which no slot in the cache's view starts. Most often a large object starts
+/* Frees a pointer at which no slot in the cache's view starts. Usually a large object starts
  * there. */
 static sw_always_inline void sw_free_unslotted(sw_cache *cache, void *ptr, const char *op) {
     uint64_t frame = ((uintptr_t)ptr - cache->base) >> SW_FRAME_SHIFT;

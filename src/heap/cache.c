@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cache records: their layout, opening, reuse and end. */
+/* Cache records: layout, opening, reuse and closing. */
 #include "heap/cache.h"
 
 #include "base/base.h"
@@ -13,8 +13,8 @@
 
 /* --- layout ----------------------------------------------------------------------------------- */
 
-/* The fields that fast paths read are at offsets at which no object begins: sw_cache (fast_abi.h)
- * says why. */
+/* The fields that fast paths read are at offsets at which no object begins; for the reason see
+ * sw_cache (fast_abi.h). */
 #define BESIDE_OBJECTS(record, field)                                                              \
     _Static_assert(offsetof(record, field) % 16 >= 8, #field " of " #record)
 BESIDE_OBJECTS(sw_cache, base);
@@ -80,8 +80,8 @@ static void unlink_cache(sw_cache **list, sw_cache *cache) {
     if (next != NULL) next->cold->list_previous = previous;
 }
 
-/* Caches that users have closed wait in a queue before they are reused, the oldest first. So the
- * use of a closed cache is found and reported as long as its record waits. */
+/* Caches that users have closed are reused in FIFO order, after waiting in a queue, so that the use
+ * of a closed cache is detected while its record waits. */
 static void queue_handle(sw_heap *heap, sw_cache *cache) {
     sw_cache *last = heap->closed_handles_end;
     cache->cold->list_next = NULL;
@@ -167,8 +167,8 @@ static void set_view(sw_cache *cache) {
     sw_hint_reset(cache);
 }
 
-/* Sets the same fields of a closed cache: no address is in its view, and every size but 0 is a
- * large one; the class of size 0 is 0. */
+/* Sets the same fields of a closed cache: no address is in its view, and every size except 0 is
+ * large; the class of size 0 is 0. */
 static void clear_view(sw_cache *cache) {
     static const uint8_t no_map[1];
     static const sw_table no_table = {
@@ -272,16 +272,17 @@ sw_status sw_cache_open(sw_heap *heap, sw_cache **out) {
 
 enum { DISOWN_TURN = 64, SW_CLOSED_FREE_BYTES = 8 << 20 };
 
-/* Releases the heap's lock for a moment after each DISOWN_TURN steps, so that other threads can get
- * it. This is safe because no other thread uses the lists of a cache that closes, and they are
- * whole between two steps. */
+/* Drops the heap's lock briefly after every DISOWN_TURN steps, so that other threads can acquire
+ * it. This is safe because no other thread uses the lists of a closing cache, and they are
+ * consistent between two steps. */
 static void let_others_in(sw_cache *cache) {
     if (++cache->cold->end_steps % DISOWN_TURN != 0) return;
     sw_os_lock_release(&cache->heap->lock);
     sw_os_lock_acquire(&cache->heap->lock);
 }
 
-/* Under the heap's lock: moves a span of a cache that closes, in no list, to the central lists. */
+/* Under the heap's lock: moves a span of a closing cache, which is in no list, to the central
+ * lists. */
 static void disown(sw_cache *cache, sw_span *span) {
     if (span->idle) cache->cold->idle_spans[span->span_class]--;
     span->idle = 0;
@@ -291,16 +292,15 @@ static void disown(sw_cache *cache, sw_span *span) {
 }
 
 /* The same for a current span, which may be kept for the next thread if it is idle. When a user
- * closes a cache, no span is kept, so that the ledger shows no cached bytes that the user does not
- * expect. */
+ * closes a cache, no span is kept, so that the ledger has no unexpected cached bytes. */
 static void disown_current(sw_cache *cache, sw_span *span) {
     bool thread_ends = cache->cold->holder != SW_CACHE_OF_USER;
     sw_span_set_owner(span, NULL, SW_MARK_NONE);
     if (!thread_ends || !sw_central_keep(cache->heap, span)) sw_central_put(cache->heap, span);
 }
 
-/* Disowns the spans of a list from its end on, so that the span which the cache would have taken
- * next is the last to enter the central list and the first that another cache adopts. */
+/* Disowns the spans of a list from its end, so that the span which the cache would have used next
+ * enters the central list last and is adopted first. */
 static void disown_list(sw_cache *cache, sw_span_list *list) {
     sw_space *space = cache->heap->space;
     uint32_t last = 0;
@@ -346,8 +346,8 @@ static void strip_if_many(sw_cache *cache) {
     cache->cold->stripped = stripped;
 }
 
-/* Bounds the free pages of ended threads: above SW_CLOSED_FREE_BYTES, all free pages
- * go back now. A tick would return them later, but only if another thread takes the heap's lock. */
+/* Bounds the free pages that ended threads leave: above SW_CLOSED_FREE_BYTES, all free pages are
+ * returned now. A tick would return them only if another thread takes the heap's lock later. */
 static void bound_free_pages(sw_heap *heap) {
     sw_pages *pages = &heap->pages;
     if (sw_likely(pages->free_held_pages << pages->page_shift <= SW_CLOSED_FREE_BYTES)) return;
@@ -358,7 +358,7 @@ void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_cold *cold = cache->cold;
     if (sw_heap_is_collected(heap)) heap->hooks->enter(heap, false); /* a thread may end any time */
-    sw_verify_hold(); /* a cache that is half closed would not pass verification */
+    sw_verify_hold(); /* a partly closed cache would fail verification */
     sw_hazard_clear(cache);
     sw_remote_drain(cache);
     sw_os_lock_acquire(&heap->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache: its record, its opening and its end. struct sw_cache in spanwise/fast_abi.h has the
- * fields that fast paths read; the fields that only slow paths read are here. */
+/* Caches: record, opening and closing. struct sw_cache in spanwise/fast_abi.h has the fields that
+ * fast paths read; the fields that only slow paths read are here. */
 #ifndef SW_HEAP_CACHE_H
 #define SW_HEAP_CACHE_H
 
@@ -20,9 +20,9 @@ enum {
     SW_LARGE_SHELVES = 9 * SW_LARGE_WAYS, /* bands of 1, 2, 3..4, ... 129..256 pages of 4 KiB */
 };
 
-/* The fields of a cache that only slow paths read. A record is never freed while its heap lives,
- * because a thread that frees an object may still have a pointer to it; a cache that opens reuses
- * the record of a closed one. */
+/* The fields of a cache that only slow paths read. A record is not freed before its heap is
+ * destroyed, because a thread that frees an object may still have a pointer to it; opening a cache
+ * reuses the record of a closed one. */
 struct sw_cache_cold {
     sw_cache *next;                      /* link of all caches of the heap */
     sw_cache *list_next, *list_previous; /* links of the open caches, or of the closed ones */
@@ -51,8 +51,8 @@ struct sw_cache_cold {
     uint64_t shelves[SW_LARGE_SHELVES]; /* atomic; see heap/alloc.h */
 };
 
-/* Notes that the cache gets a span of the class. All its spans and hints are of classes noted
- * so. */
+/* Records that the cache gets a span of the class. All its spans and hints are of recorded
+ * classes. */
 static inline void sw_cache_note_class(struct sw_cache_cold *cold, uint32_t span_class) {
     cold->classes[span_class / 64] |= 1ull << span_class % 64;
 }
@@ -76,7 +76,7 @@ static inline void sw_bin_empty(sw_cache_bin *bin) {
 }
 
 /* The place for the hints of a noscan class. Scan classes have no hints: malloc does not use these
- * classes, and hints for them would make every cache record twice as long. */
+ * classes, and their hints would double the size of every cache record. */
 static sw_always_inline sw_hint *sw_cache_hints(const sw_cache *cache, uint32_t span_class) {
     return &cache->hints[(size_t)(span_class / 2) << SW_HINTS_LOG2];
 }
@@ -85,9 +85,9 @@ static sw_always_inline sw_hint *sw_bin_hints_end(const sw_cache_bin *bin) {
     return (sw_hint *)((uintptr_t)bin->hints + bin->hinted);
 }
 
-/* Bytes of hints that a bin may have. 0 if the placement policy is not LIFO, because such a policy
- * chooses the next slot, and in collected heaps. All slots that hints name are of SW_HINTED_BYTES at
- * most. */
+/* Maximum bytes of hints of a bin. 0 in collected heaps, and if the placement policy is not LIFO,
+ * because then the policy chooses the next slot. The slots that have hints are at most
+ * SW_HINTED_BYTES in all. */
 enum { SW_HINTED_BYTES = 512 << 10 };
 static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_class) {
     bool hinted = span_class % 2 != 0 && heap->options.placement == SW_PLACE_LIFO &&
@@ -97,21 +97,21 @@ static inline uint32_t sw_heap_hints_max(const sw_heap *heap, uint32_t span_clas
     return (uint32_t)sw_min_u64(SW_HINTED_BYTES / (size + 1), SW_HINTS_MAX) * sizeof(sw_hint);
 }
 
-/* Whether the class is a medium one: its spans have few slots, and making a span costs more than the
- * objects that it serves. Every free into a full span of such a class leaves a hint, if there is room,
- * and a full span that becomes idle stays as it is. At most SW_HINTED_BYTES of a class stay so: each
- * slot has a hint. */
+/* Whether the class is a medium one: its spans have few slots, and creating a span costs more than
+ * allocating its objects. Every free into a full span of such a class leaves a hint, if there is
+ * room, and a full span that becomes idle stays in its list, at most SW_HINTED_BYTES per class,
+ * because each slot has a hint. */
 static sw_always_inline bool sw_bin_is_medium(const sw_cache_bin *bin) {
     return bin->bytes > SW_SMALL_LIMIT;
 }
 
 /* Bytes of a cache's record. It is a mapping of its own, of whole pages of the system. */
 size_t sw_cache_record_bytes(const sw_heap *heap);
-/* The pages (of 2^grain_shift bytes) of a cache's record that were written to, a bit each. The bins
- * are written when the record is made. The hints of a class are written one after the other, from
- * the first on, and none of them is 0 afterwards, so a hint that is 0 was never written. */
+/* A bit map of the pages (of 2^grain_shift bytes) of a cache's record that were written to. The
+ * bins are written when the record is created. The hints of a class are written in order, and a
+ * written hint is never 0, so a hint that is 0 was never written. */
 uint64_t sw_cache_written_pages(const sw_cache *cache, uint32_t grain_shift);
-/* The pages on which a hint is, as bits of such a map. */
+/* The pages that a hint is on, as bits of such a map. */
 static inline uint64_t sw_cache_hint_pages(const sw_cache *cache, const sw_hint *hint,
                                            uint32_t grain_shift) {
     uintptr_t first = (uintptr_t)hint - (uintptr_t)cache, last = first + sizeof *hint - 1;
@@ -120,15 +120,15 @@ static inline uint64_t sw_cache_hint_pages(const sw_cache *cache, const sw_hint 
 
 /* --- lives ------------------------------------------------------------------------------------ */
 
-/* These two open and close a cache. They do not take the registry's lock. */
+/* Open and close a cache. They do not take the registry's lock. */
 sw_status sw_cache_make(sw_heap *heap, sw_cache_holder holder, sw_cache **out);
 void sw_cache_shut(sw_cache *cache);
 /* Leaves every bin without a current span and without hints, as a closed cache has them. */
 void sw_cache_reset_bins(sw_cache *cache);
 /* Under the heap's lock: moves an open cache that no longer owns anything to the closed ones. */
 void sw_cache_set_closed(sw_cache *cache);
-/* Called before the heap's metadata is given back. The records stay for a while, as those of ended
- * handles, so that their use can be reported. */
+/* Called before the heap's metadata is released. The records stay mapped for a while, like those of
+ * other stale handles, so that their use can be reported. */
 void sw_cache_retire_records(sw_heap *heap);
 
 /* --- stripped records -------------------------------------------------------------------------
@@ -145,26 +145,25 @@ bool sw_cache_must_strip(const sw_cache *cache);
  * False: the system refused. */
 bool sw_cache_strip(sw_cache *cache);
 
-/* Whether the handle is an open cache; if not, the misuse is reported. In a closed cache the bins
- * and the shelves are empty, no address is in its view, and no size is small. So every call with it
- * takes a slow path, and only slow paths ask. */
+/* Whether the handle is an open cache; if not, the misuse is reported. A closed cache has empty
+ * bins and shelves, no address is in its view, and no size is small. So every call with it takes a
+ * slow path, and only slow paths need this check. */
 static sw_always_inline bool sw_cache_check(const sw_cache *cache, const char *op) {
     return sw_handle_check(cache, offsetof(struct sw_cache, mark), SW_HANDLE_CACHE, op);
 }
-/* Brings the cache's copy of view.frames up to date (page/space.h). The cache's thread calls it for
- * an open cache, so that the cache finds its own spans on the fast path. */
+/* Updates the cache's copy of view.frames (page/space.h), so that frees into its own spans take the
+ * fast path. The cache's thread calls it for an open cache. */
 static sw_always_inline void sw_cache_renew_frames(sw_cache *cache) {
     cache->frames = sw_heap_view(cache->heap).frames;
 }
-/* Whether a cache that was open once is still open; nothing is reported. */
+/* Whether a cache that was opened is still open; nothing is reported. */
 static sw_always_inline bool sw_cache_is_open(const sw_cache *cache) {
     uint64_t mark = __atomic_load_n(&cache->mark, __ATOMIC_RELAXED);
     return sw_likely(mark == SW_HANDLE_LIVE + SW_HANDLE_CACHE);
 }
-/* Whether a cache that the caller promised not to be NULL (SW_NONNULL) is NULL after all. Builds of
- * grade 1 do not ask, because it takes two instructions of each call
- * (docs/decisions/0017-interface.md). The compiler relies on the promise and would delete the
- * comparison; the empty assembly hides from it where the pointer comes from. */
+/* Whether a cache that must not be NULL (SW_NONNULL) is NULL. Builds of grade 1 do not check, which
+ * saves two instructions per call (docs/decisions/0017-interface.md). The compiler relies on the
+ * attribute and would delete the comparison; the empty assembly hides the origin of the pointer. */
 static sw_always_inline bool sw_cache_is_null(const sw_cache *cache) {
     if (SW_CHECK < 2) return false;
     __asm__("" : "+r"(cache));
@@ -173,40 +172,40 @@ static sw_always_inline bool sw_cache_is_null(const sw_cache *cache) {
 
 /* --- hints ------------------------------------------------------------------------------------ */
 
-/* Hints name slots that were freed recently. See sw_hint in spanwise/fast_abi.h.
+/* Hints refer to slots that were freed recently. See sw_hint in spanwise/fast_abi.h.
  *
  * A free into a full span leaves a hint. Frees into other spans leave one only while the cache's
  * hints are *on*. If most words have only one or two free slots, and most slots are freed in full
- * spans, the processor mispredicts a branch at nearly every allocation that looks at words, and a
- * hint costs less. If words have many free slots, looking at words is faster. So the cache tracks
- * the cost of words (cold->scarcity, which only slow paths write) and turns its hints on and off by
- * it. One switch serves all classes: with a switch per class, branches would be mispredicted for a
- * mixture of sizes.
+ * spans, the processor mispredicts a branch at nearly every allocation that searches words, and a
+ * hint costs less. If words have many free slots, searching words is faster. So the cache tracks
+ * the cost of words (cold->scarcity, which only slow paths write) and turns its hints on and off
+ * accordingly. There is one switch for all classes: with a switch per class, branches would be
+ * mispredicted for mixed sizes.
  *
- * If a class has no room for another hint, only the hint is dropped: the slot's bit is set in any
+ * If a class has no room for another hint, the hint is dropped; the slot's bit is set in any
  * case. */
 
 enum {
-    /* At this scarcity hints go on. It is so large because a program that has just allocated a set
-     * of objects has most of them in full spans. If the set is small, few of its spans are full
-     * after some thousand objects were replaced, and words serve it well. */
+    /* At this scarcity hints are turned on. The threshold is large because after a program has
+     * allocated a set of objects, most are in full spans. If the set is small, few of its spans are
+     * still full after some thousand replacements, and words serve it well. */
     SW_SCARCITY_MAX = 12288,
-    SW_DROPPED_MAX = 256, /* at so many dropped or forgotten hints in a row hints go off */
+    SW_DROPPED_MAX = 256, /* so many dropped or forgotten hints in a row turn hints off */
 };
 
 /* Turns hints off and resets the cost. */
 void sw_hint_reset(sw_cache *cache);
-/* Notes that a word with these free bits serves the next allocations, so hints were used up. */
+/* Records that a word with these free bits serves the next allocations, so hints were used up. */
 static sw_always_inline void sw_hint_note_word(sw_cache *cache, uint64_t bits) {
     if (bits != ~0ull) cache->cold->dropped = 0;
 }
-/* Notes, while hints are off, that a free into a full span has left a hint. */
+/* Records, while hints are off, that a free into a full span has left a hint. */
 void sw_hint_note_full(sw_cache *cache);
-/* Notes that a free into the span leaves no hint, because its class has no room for one, or, while
- * hints are off, because the span is better listed as partial. */
+/* Records that a free into the span leaves no hint, because its class has no room for one, or,
+ * while hints are off, because it is better to list the span as partial. */
 void sw_hint_note_unhinted(sw_cache *cache, const sw_span *span);
 
-/* True when a hint of the cache names the slot. */
+/* True if the cache has a hint to the slot. */
 bool sw_hint_names(const sw_cache *cache, const sw_span *span, uint32_t slot);
 
 /* --- hazards ---------------------------------------------------------------------------------- */
@@ -216,17 +215,18 @@ bool sw_hint_names(const sw_cache *cache, const sw_span *span, uint32_t slot);
  *
  * A cache that frees into a span of another cache publishes the span as its hazard before it checks
  * whether the slot is in use. Until it clears the hazard, either the span is not released, or the
- * check finds the slot free. This guards against programs in which two threads free the same object
- * at once: the first free may make the span idle, and without a hazard the second one would set a
- * bit of the span that replaces it.
+ * check finds the slot free. This protects against programs in which two threads free the same
+ * object at once: the first free may make the span idle, and without a hazard the second would set
+ * a bit of a span that has replaced it.
  *
  * Setting a hazard costs a fence. So a cache keeps its hazard until it frees into another span,
- * takes a central, kept or fresh span, trims or closes: several frees in a row into one span need
- * one fence. */
+ * takes a central, kept or fresh span, trims or closes: successive frees into one span need one
+ * fence. */
 
 static inline void sw_hazard_set(sw_cache *cache, uint32_t id) {
     cache->hazard = sw_space_span(cache->heap->space, id);
-    /* Release: a thread that finds the former hazard gone sees what this cache did to that span. */
+    /* Release: a thread that sees the previous hazard cleared also sees what this cache did to that
+     * span. */
     __atomic_store_n(&cache->cold->hazard_id, id, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
@@ -237,8 +237,8 @@ static inline void sw_hazard_clear(sw_cache *cache) {
 }
 
 /* Whether the span is the hazard of some open cache. If every slot of the span is free, that cache
- * is freeing a slot for the second time. If a cache has already cleared its hazard, the bit of its
- * free is set. Called under the heap's lock, after the caller has taken the span out of the page
+ * is freeing a slot for the second time. If a cache has already cleared its hazard, its free has
+ * set the bit. Called under the heap's lock, after the caller has removed the span from the page
  * map. The fence pairs with the one in sw_hazard_set. */
 static inline bool sw_hazard_is_on(const sw_heap *heap, const sw_span *span) {
     uint32_t id = sw_space_span_id(heap->space, span);

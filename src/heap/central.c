@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans of no cache: their records, the choice among partial ones, and the central lists. */
+/* Spans without owner: their records, the choice among partial ones, and the central lists. */
 #include "heap/central.h"
 
 #include <string.h>
@@ -65,7 +65,7 @@ static void store(uint32_t *count, uint32_t value) {
     __atomic_store_n(count, value, __ATOMIC_RELAXED);
 }
 
-/* The rule that does not hold, or NULL (base/base.h). */
+/* The broken invariant, or NULL (base/base.h). */
 static const char *sw_history_check(const sw_history *history) {
     const char *broken = NULL;
     for (uint32_t i = 0; i < SW_HISTORY_AGES && broken == NULL; i++)
@@ -85,9 +85,9 @@ static void note(sw_history *history, uint32_t age, uint32_t seen, uint32_t gone
     store(&history->gone[band], all_gone / share);
 }
 
-/* Computes for each age how long an object will live on, in sixteenths of a choice: seen / gone. To
- * each age four deaths at the mean rate of all ages are added, so that an age without a history has
- * that rate. */
+/* Computes the expected remaining life of an object for each age, in sixteenths of a choice: seen /
+ * gone. Four deaths at the mean rate of all ages are added to each age, so that an age without a
+ * history has that rate. */
 static void read_lifetimes(const sw_history *history, uint64_t lifetimes[SW_HISTORY_AGES]) {
     enum { ADDED = 4 };
     uint64_t seen = 1, gone = 1;
@@ -111,9 +111,8 @@ static uint64_t harmonic(uint32_t n) {
     return 16ull * whole + part + 13;
 }
 
-/* Looks at a span of a list: adds the objects that were freed since the last look to the history.
- * Returns an estimate of how long it takes until the span is empty; only the order of these values
- * counts. */
+/* Visits a span of a list: adds the objects freed since the last visit to the history. Returns an
+ * estimate of the time until the span is empty; only the order of these values matters. */
 static uint64_t look(sw_space *space, const sw_span *span, sw_history *history,
                      const uint64_t lifetimes[SW_HISTORY_AGES]) {
     sw_span_cold *cold = sw_space_cold(space, span);
@@ -128,8 +127,8 @@ static uint64_t look(sw_space *space, const sw_span *span, sw_history *history,
     return harmonic(live) * lifetimes[band_of(age)];
 }
 
-/* In a heap with histories: an idle span is released, so the objects that were live at the last
- * visit have been freed; they are added to the history. */
+/* In a heap with histories, when an idle span is released: adds the objects that were live at the
+ * last visit, which have been freed, to the history. */
 static void sw_placement_gone(sw_heap *heap, sw_span *span) {
     sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t before = live_of(cold->looked);
@@ -139,12 +138,12 @@ static void sw_placement_gone(sw_heap *heap, sw_span *span) {
 
 /* --- policies --------------------------------------------------------------------------------- */
 
-/* Logical page numbers stand for addresses, so that the choice is the same in a dry heap. */
+/* Compares logical page numbers instead of addresses, so that a dry heap makes the same choice. */
 static bool is_lower(sw_space *space, const sw_span *a, const sw_span *b) {
     return sw_space_cold(space, a)->page < sw_space_cold(space, b)->page;
 }
 
-/* True when the policy (lowest address, or fullest) prefers a to b. */
+/* True if the policy (lowest address, or fullest) prefers a to b. */
 static bool better(sw_space *space, const sw_span *a, const sw_span *b, sw_placement placement) {
     if (placement == SW_PLACE_FULLEST) {
         uint32_t free_a = sw_span_free_slots(a), free_b = sw_span_free_slots(b);
@@ -198,8 +197,8 @@ static void unlist(sw_heap *heap, sw_span *span) {
     sw_span_list_remove(list, heap->space, span);
 }
 
-/* Puts the span into the list of partial ones. If a span of the class is kept, it is given up: new
- * objects are better placed in a span that has live objects anyway. */
+/* Puts the span into the list of partial ones. If a span of the class is kept, it is released: it
+ * is better to place new objects in a span that already has live objects. */
 static void list_partial(sw_heap *heap, sw_span *span) {
     sw_span *kept = sw_central_take_kept(heap, span->span_class);
     if (sw_unlikely(kept != NULL)) sw_central_release(heap, kept);
@@ -213,9 +212,9 @@ void sw_central_release(sw_heap *heap, sw_span *span) {
     uint32_t size = sw_slot_bytes(heap->table, span);
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     uint32_t page = cold->page, pages = cold->pages;
-    /* The order of these steps matters. After the page map says that the span was released, no
-     * cache makes it its hazard. A cache that has cleared its hazard has set the bit of its free
-     * before, so the bits are looked at last. */
+    /* The order of these steps matters. Once the page map says that the span was released, no cache
+     * makes it its hazard. A cache that has cleared its hazard has set the bit of its free before,
+     * so the bits are read last. */
     sw_pages_map(&heap->pages, page, pages, SW_SPAN_RELEASED);
     bool stays = sw_heap_is_collected(heap) && !heap->hooks->may_release(heap);
     if (sw_unlikely(stays || sw_hazard_is_on(heap, span) || !sw_span_is_empty(span))) {
@@ -261,8 +260,8 @@ static uint32_t kept_of(const sw_heap *heap, uint32_t span_class) {
     return __atomic_load_n(&heap->kept[span_class], __ATOMIC_RELAXED);
 }
 
-/* Whether the span may be kept. No span is kept in a collected heap, nor under a placement policy
- * other than LIFO, because there the policy decides where the next span is. */
+/* Whether the span may be kept. No span is kept in a collected heap, nor under placement policies
+ * other than LIFO, which choose the next span themselves. */
 static bool may_keep(const sw_heap *heap, const sw_span *span, uint32_t pages) {
     uint32_t shift = heap->table->page_shift;
     return heap->options.placement == SW_PLACE_LIFO && (heap->mode & SW_MODE_COLLECTED) == 0 &&
@@ -305,8 +304,8 @@ bool sw_central_remove_kept(sw_heap *heap, sw_span *span) {
     return true;
 }
 
-/* Gives up kept spans of at least `pages` pages, at most `count` of them. (`pages` of a kept span
- * may be read before the span is taken: only the holder of the lock changes it.) */
+/* Releases up to `count` kept spans of at least `pages` pages. (`pages` of a kept span may be read
+ * before the span is taken: only the holder of the lock changes it.) */
 static uint32_t give_up(sw_heap *heap, uint32_t pages, uint32_t count) {
     uint32_t given_up = 0;
     for (uint32_t i = heap->span_classes; i-- > 0 && given_up < count;) {

@@ -9,14 +9,14 @@
 
 /* --- points of verification ------------------------------------------------------------------- */
 
-/* The points at which a build of grade 3 verifies the whole heap. Builds of a lower grade execute
- * no instruction for them.
+/* The points at which a build of grade 3 verifies the whole heap. Builds of lower grades execute no
+ * instructions for them.
  *
  * Verification is code of inspect/, a layer above the heap, so inspect installs a function here.
- * Slow paths note events (sw_verify_note). At the next point at which the heap is whole
+ * Slow paths record events (sw_verify_note). At the next point at which the heap is consistent
  * (sw_verify_point), the function is called under the heap's lock, if the heap is quiet
- * (sw_verify_is_quiet). While a slow path has taken parts out of the heap's structures, such as a
- * chain from a remote stack, it holds verification back (sw_verify_hold). */
+ * (sw_verify_is_quiet). While a slow path has removed parts of the heap's structures, such as a
+ * chain from a remote stack, it disables verification (sw_verify_hold). */
 
 typedef enum sw_verify_event {
     SW_VERIFY_REFILL,  /* a bin has got a word, or was refused one */
@@ -34,9 +34,9 @@ void sw_verify_install(sw_verify_fn *fn);
 
 /* Under the heap's lock: whether no thread but the caller's is inside the heap. Either the process
  * has one thread, or the only open cache is the one that the caller works with (NULL: no cache) and
- * no thread still works on a cache that it has closed. It is not quiet while pages are on their way
- * back to the system: verification would wait for the thread that gives them back, which may be the
- * caller. */
+ * no thread still works on a cache that it has closed. It is not quiet while pages are being
+ * returned to the system: verification would wait for the thread that returns them, which may be
+ * the caller. */
 bool sw_verify_is_quiet(const sw_heap *heap, const sw_cache *cache);
 
 void sw_verify_note_event(sw_heap *heap, sw_verify_event event);
@@ -45,7 +45,7 @@ void sw_verify_answer(sw_heap *heap, const sw_cache *cache);
 void sw_verify_leave(sw_heap *heap);
 void sw_verify_forked(sw_heap *heap);
 
-/* Notes that an event happened to the heap. */
+/* Records an event of the heap. */
 static inline void sw_verify_note(sw_heap *heap, sw_verify_event event) {
     if (SW_CHECK >= 3) sw_verify_note_event(heap, event);
 }
@@ -57,8 +57,8 @@ static inline void sw_verify_hold(void) {
 static inline void sw_verify_unhold(void) {
     if (SW_CHECK >= 3) sw_verify_hold_back(-1);
 }
-/* A point at which the caller and its cache have left the heap whole. The heap's lock is not
- * held. */
+/* A point at which the heap is consistent as far as the caller and its cache are concerned. The
+ * heap's lock is not held. */
 static inline void sw_verify_point(sw_heap *heap, const sw_cache *cache) {
     if (SW_CHECK >= 3) sw_verify_answer(heap, cache);
 }
@@ -92,7 +92,7 @@ const char *sw_cache_cold_check(const struct sw_cache_cold *cold, uint32_t span_
  * span == NULL or its state is CURRENT;  hinted <= hinted_max;  hinted is a multiple of a hint */
 const char *sw_cache_bin_check(const sw_cache_bin *bin);
 
-/* The rules that a slow path of the cache checks before it starts. */
+/* The invariants that a slow path of the cache checks before it starts. */
 static inline const char *sw_bin_of_cache_check(const sw_cache *cache, uint32_t span_class) {
     return sw_cache_record_check(cache)
                ?: sw_cache_cold_check(cache->cold, cache->heap->span_classes)

@@ -10,7 +10,7 @@
  *   free_slow          no slot starts at the address     -> a large object, or sw_free_checked
  *
  * A step that two of them share is inlined into both, so a free that the fast path does not finish
- * passes at most two functions. sw_free_checked looks the pointer up from the beginning and decides
+ * passes through at most two functions. sw_free_checked does a complete look-up and handles
  * everything else: the first free into a span of another cache, objects of central spans, spans
  * outside the cache's view, the first free of a thread, and every misuse. */
 #include "heap/alloc.h"
@@ -49,7 +49,7 @@ static sw_noinline void free_unhinted(sw_cache *cache, sw_span *span, uint64_t s
     if (!live || !sw_fast_free_own(cache, span, slot)) report_own(cache, ptr);
 }
 
-/* Leaves the hint of a free, and sets the slot's bit in `local`, whose content is passed. */
+/* Stores the hint of a free, and sets the slot's bit in `local`, whose value is passed. */
 static sw_always_inline void leave_hint(sw_cache_bin *bin, sw_word *word, uint64_t slot, void *ptr,
                                         uint64_t local) {
     sw_hint *hint = sw_bin_hints_end(bin);
@@ -63,11 +63,11 @@ static sw_always_inline void leave_hint(sw_cache_bin *bin, sw_word *word, uint64
 }
 
 /* A free into a full span while hints are off. The span stays in its list of full ones, and the
- * hint brings the slot back. But if the two newest hints are of the same word as this free, objects
- * are being freed in the order in which they were allocated. Then, and if there is no room for
+ * slot is found through the hint. But if the two newest hints are of the same word as this free,
+ * objects are being freed in the order of their allocation. Then, and if there is no room for
  * another hint, the span is listed as partial, and no hint is left. (`free` of a full span is 0.
- * The two hints may be below the class's first one; they are then of another class, and comparing
- * with them does no harm.) */
+ * The two hints may be before the class's first one; they then belong to another class, and
+ * comparing with them is harmless.) */
 static sw_noinline void free_full(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     sw_cache_bin *bin = &cache->bins[span->span_class];
     sw_word *word = &span->words[slot / 64];
@@ -87,9 +87,9 @@ static sw_noinline void free_full(sw_cache *cache, sw_span *span, uint64_t slot,
     }
 }
 
-/* A free that may leave a hint: the slot's bit makes it free at once, and the hint lets the next
- * allocation of the class take it. (Every call here is a tail call, and few values are live at
- * once, so that the compiler need not save registers.) */
+/* A free that may leave a hint: the slot's bit frees it immediately, and the hint lets the next
+ * allocation of the class take it. (All calls are tail calls, and few values are live at once, so
+ * that the compiler need not save registers.) */
 static sw_always_inline void free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
     if (sw_unlikely(cache->unhinted_owner == cache)) {
         free_full(cache, span, slot, ptr);
@@ -118,7 +118,7 @@ void sw_free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
 
 /* --- the checked free ------------------------------------------------------------------------- */
 
-/* Looks the pointer up after making its span the hazard of the cache. */
+/* Looks up the pointer after making its span the hazard of the cache. */
 static sw_target find_guarded(sw_cache *cache, const void *ptr) {
     for (;;) {
         uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
@@ -130,8 +130,8 @@ static sw_target find_guarded(sw_cache *cache, const void *ptr) {
     }
 }
 
-/* Frees a slot of a span that no cache owned when it was looked up. False: the span has changed
- * hands meanwhile, so the caller must look again. */
+/* Frees a slot of a span that no cache owned when it was looked up. False: the span has a new
+ * owner, so the caller must look it up again. */
 static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
     sw_os_lock_acquire(&heap->lock);
     *target = sw_target_find(heap, ptr);
@@ -144,8 +144,8 @@ static bool free_central(sw_heap *heap, const void *ptr, sw_target *target) {
     return central || target->misuse != SW_MISUSE_NONE;
 }
 
-/* Frees a slot of a span that this cache does not own and that is its hazard. False: the span has
- * changed hands meanwhile, so the caller must look again. */
+/* Frees a slot of this cache's hazard, which another cache or none owns. False: the span's owner
+ * has changed, so the caller must look it up again. */
 static bool free_unowned(sw_cache *cache, const void *ptr, sw_target *target) {
     sw_span *span = target->span;
     sw_cache *owner = sw_span_owner(span);
@@ -171,8 +171,7 @@ static void free_own(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr) {
         (void)sw_fast_free_own(cache, span, slot);
 }
 
-/* Whether a collector takes the free over. Then the caller has nothing to do but to report a
- * misuse. */
+/* Whether a collector handles the free. Then the caller only has to report misuse. */
 static bool is_deferred(sw_heap *heap, sw_target *target) {
     if (!sw_heap_is_collected(heap) || target->misuse != SW_MISUSE_NONE) return false;
     sw_deferral deferral = heap->hooks->deferred(heap, target->span, target->slot);
@@ -181,7 +180,7 @@ static bool is_deferred(sw_heap *heap, sw_target *target) {
 }
 
 /* Frees the object that was found at the address, or sets target->misuse if it cannot be freed.
- * False: its span has changed hands meanwhile, so the address must be looked up again. */
+ * False: its span's owner has changed, so the address must be looked up again. */
 static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     sw_heap *heap = cache->heap;
     sw_span *span = target->span;
@@ -199,9 +198,9 @@ static bool free_target(sw_cache *cache, void *ptr, sw_target *target) {
     return true;
 }
 
-/* The cache that the free works with. NULL: there is nothing to free, the cache has ended, or there
- * is no memory for a cache, and the object is leaked. A thread without a cache passes the cache
- * without a heap, and gets one here. */
+/* The cache to use for the free. NULL: there is nothing to free, the cache is closed, or there is
+ * no memory for a cache, so the object is leaked. A thread without a cache passes the cache without
+ * a heap, and gets one here. */
 static sw_cache *usable_cache(sw_cache *cache, const void *ptr, const char *op) {
     if (ptr == NULL) return NULL;
     if (cache->heap == NULL) return sw_thread_default_cache();
@@ -228,16 +227,16 @@ void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
 
 /* --- where the fast paths end ----------------------------------------------------------------- */
 
-/* Announces a free to the owner: it was the first one into its word since the word was drained.
- * This is rare and needs registers, so it is a separate function. */
+/* Announces a free to the owner: it was the first one into its word since the word was drained. It
+ * is a separate function because it is rare and needs registers. */
 static sw_noinline void announce(sw_cache *owner, sw_span *span, const void *ptr) {
     uint32_t slot = sw_span_slot_of(span, (uintptr_t)ptr);
     if (sw_span_announce(owner->heap->space, span, slot))
         sw_remote_announce(owner, span, sw_span_half(slot));
 }
 
-/* Frees a slot of the cache's hazard. A hazard is never a span of the cache itself, so if the span
- * has an owner, only the atomic step is left to do. */
+/* Frees a slot of the cache's hazard. A hazard is never the cache's own span, so if the span has an
+ * owner, only the atomic step remains. */
 static sw_always_inline void free_hazard(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr,
                                          const char *op) {
     sw_cache *owner = sw_span_owner(span);
@@ -314,8 +313,8 @@ static bool size_matches(const sw_heap *heap, const sw_span *span, size_t size) 
            sw_size_class(heap->table, size) == (uint32_t)span->span_class / 2;
 }
 
-/* A sized free whose size is large or does not match the object. The pointer is looked up before
- * anything is freed, so that a wrong size is reported under the name of this call. */
+/* A sized free whose size is large or does not match the object. The pointer is looked up before it
+ * is freed, so that a wrong size is reported under the name of this call. */
 static sw_noinline void free_sized_checked(sw_cache *cache, void *ptr, size_t size) {
     if (ptr == NULL) return;
     if (cache->heap == NULL) cache = sw_thread_default_cache();

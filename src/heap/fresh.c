@@ -31,14 +31,14 @@ void sw_reclaim_decay(sw_heap *heap) {
     if (heap->options.decay_ns == SW_DECAY_NEVER) return;
     uint64_t now_ns = heap->options.manual_clock ? heap->now_ns : sw_os_coarse_now_ns();
     if (sw_likely(!sw_heap_decay_due(heap, now_ns))) return;
-    sw_shelf_clear_all(heap); /* what lay there becomes free pages, which this tick marks as idle */
+    sw_shelf_clear_all(heap); /* their objects become free pages, which this tick marks as idle */
     heap->kept_credit = SW_KEPT_CREDIT;
     sw_pages_decay(&heap->pages, now_ns);
     sw_verify_note(heap, SW_VERIFY_TICK);
 }
 
 /* Returns the runs that were taken out to the system, without the lock, in as many rounds as
- * needed. */
+ * necessary. */
 void sw_reclaim_give_back(sw_heap *heap) {
     while (sw_pages_has_taken_out(&heap->pages)) {
         uint64_t number = sw_pages_purge_begin(&heap->pages);
@@ -72,9 +72,9 @@ sw_span *sw_fresh_record(sw_heap *heap) {
 }
 
 /* Takes pages while the heap keeps spans (central.h). First held pages are used; then one kept span
- * that is long enough is given up, if the credit allows it. All shelves and kept spans are given up
- * before the heap grows if the request is longer than a kept span can be, or if something lies on a
- * shelf, and in any case before a refusal. */
+ * that is long enough is released, if the credit allows it. All shelves and kept spans are released
+ * before the heap grows if the request is longer than a kept span can be, or if a shelf is not
+ * empty, and in any case before a request is refused. */
 static sw_noinline sw_status take_beside_kept(sw_heap *heap, uint32_t n, size_t align,
                                               uint32_t *page, bool *needzero) {
     sw_pages *pages = &heap->pages;

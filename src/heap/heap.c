@@ -42,8 +42,8 @@ static bool can_pack(const sw_table *table) {
     return table->max_size >= 16 && table->classes[sw_size_class(table, 16)].size == 16;
 }
 
-/* The share of large objects that programs write to may be given in one of the two units only, and
- * only for a heap that notes writes. */
+/* The share of large objects that programs write to may be given in only one of the two units, and
+ * only for a heap that records writes. */
 static sw_status check_share(const sw_heap_options *options, const char *op) {
     if (options->large_touched_percent > 100)
         return sw_fail(SW_INVALID, op, "large_touched_percent %u is above 100",
@@ -61,7 +61,7 @@ static sw_status check_share(const sw_heap_options *options, const char *op) {
     return SW_OK;
 }
 
-/* Whether a heap can be made with these options; every field is set. */
+/* Whether a heap can be created with these options; every field is set. */
 static sw_status check_options(const sw_heap_options *options, const char *op) {
     if ((uint32_t)options->placement > SW_PLACE_LASTING)
         return sw_fail(
@@ -167,8 +167,8 @@ static bool make_central(sw_heap *heap) {
     return heap->class_pages != NULL;
 }
 
-/* Makes the pool of slack arrays of a tracked heap. It is apart from the heap's metadata, so that
- * tracking does not change the figures that it measures. */
+/* Creates the pool of slack arrays of a tracked heap. It is separate from the heap's metadata, so
+ * that tracking does not change what it measures. */
 static bool make_instrument(sw_heap *heap) {
     if ((heap->mode & SW_MODE_TRACKED) == 0) return true;
     heap->instrument = sw_os_map(sizeof *heap->instrument);
@@ -192,7 +192,7 @@ static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->tiny_paths = sw_paths_tiny(heap->table);
 }
 
-/* Gives up everything that a heap has, except its record. */
+/* Releases everything that a heap has, except its record. */
 static void release_all(sw_heap *heap) {
     sw_space *space = heap->space;
     sw_pages_destroy(&heap->pages);
@@ -208,8 +208,8 @@ static void release_all(sw_heap *heap) {
     sw_table_release(heap->table);
 }
 
-/* Makes a record with its options, table and space; NULL: refused, with the thread's last error and
- * *why set. */
+/* Creates a record with its options, table and space; NULL: refused, with the thread's last error
+ * and *why set. */
 static sw_heap *make_record(const sw_heap_options *options, sw_status *why) {
     sw_heap *heap = sw_os_map(sizeof *heap);
     *why = SW_NOMEM;
@@ -380,8 +380,8 @@ void sw_heap_unlock(sw_heap *heap) {
 static sw_heap *default_heap; /* atomic */
 static sw_os_lock default_lock;
 
-/* Refuses options that a default heap can not have, because fast.h and the functions without a heap
- * argument rely on that. */
+/* Rejects options that a default heap cannot have, because fast.h and the functions without a heap
+ * argument rely on this. */
 static sw_status check_default(const sw_heap_options *options, const char *op) {
     if (options->table != sw_table_default())
         return sw_fail(SW_INVALID, op, "table %s: the default heap has %s compiled in",

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap, from the inside.
  *
- * Nouns. A *heap* owns pages (page/), a metadata pool (ds/meta) and span records. A *cache* is the
- * part of a heap that one thread works with, and owns spans: for each span class (class * 2 +
- * noscan) it has a *bin* with the current span, a list of partial spans and a list of full ones. A
- * *hint* names a slot that was freed recently, most often of a full span. A *shelf* of a cache
- * keeps a freed large object for the next request of its kind. A *hazard* is another cache's span
- * that a cache is freeing into. *Central* lists hold the spans that no cache owns. An *idle* span
- * has no slot in use.
+ * Terms. A *heap* owns pages (page/), a metadata pool (ds/meta) and span records. A *cache* is one
+ * thread's part of a heap, and owns spans: for each span class (class * 2 + noscan) it has a *bin*
+ * with the current span, a list of partial spans and a list of full ones. A *hint* refers to a slot
+ * that was freed recently, usually of a full span. A *shelf* of a cache keeps a freed large object
+ * for the next request of its kind. A *hazard* is another cache's span that a cache is freeing
+ * into. *Central* lists hold the spans that no cache owns. An *idle* span has no slot in use.
  *
  * Allocation of a small object
  *   1. The size's class and the bin of its span class are looked up. (template.h, alloc.c)
@@ -100,7 +99,7 @@ typedef struct sw_paths {
 enum { SW_HEAPS_MAX = 4096 };
 enum { SW_SPAN_CLASS_WORDS = 2 * SW_TABLE_CLASSES_MAX / 64 }; /* a bit for each span class */
 
-/* How a heap differs from a plain one, whose mode is 0. Other heaps take the generic path. */
+/* How a heap differs from a plain one, whose mode is 0. All others use the generic path. */
 enum {
     SW_MODE_TRACKED = 1,   /* requested sizes are kept */
     SW_MODE_DRY = 2,       /* addresses are numbers */
@@ -163,7 +162,7 @@ struct sw_heap {
     sw_os_lock *collector_lock; /* NULL where `collector` is */
 };
 
-/* The holder of the heap's lock gets the exact number if no other thread is taking a kept span. */
+/* Exact under the heap's lock, unless another thread is taking a kept span. */
 static inline uint32_t sw_heap_kept_pages(const sw_heap *heap) {
     return __atomic_load_n(&heap->kept_pages, __ATOMIC_RELAXED);
 }
@@ -172,14 +171,14 @@ static sw_always_inline bool sw_heap_is_collected(const sw_heap *heap) {
     return SW_COLLECTABLE && sw_unlikely(heap->hooks != NULL);
 }
 
-/* True when a decay tick is due at `now_ns`. */
+/* True if a decay tick is due at `now_ns`. */
 static inline bool sw_heap_decay_due(const sw_heap *heap, uint64_t now_ns) {
     return sw_pages_decay_due(&heap->pages, now_ns);
 }
 
 /* The view of the space that the caches of the heap get. If objects share slots, or a collector
- * frees them, every free must take the slow path; so the view has no frames, and no address is
- * found in it. */
+ * frees them, every free must take the slow path, so the view has no frames and contains no
+ * address. */
 static inline sw_space_view sw_heap_view(const sw_heap *heap) {
     sw_space_view view = sw_space_view_now(heap->space);
     if ((heap->mode & (SW_MODE_TINY | SW_MODE_COLLECTED)) != 0) view.frames = 0;
@@ -198,10 +197,10 @@ static sw_always_inline uint32_t sw_slot_bytes(const sw_table *table, const sw_s
 }
 
 /* Pages of the class's next fresh span, unless it is a cache's first (refill.c). A class of up to 1
- * KiB takes the shortest of its lengths that is more pages than all its spans have now, or else its
- * longest. A larger class takes its first length until its spans have twice its longest, and from
- * then on the longest. So a class with few objects has short spans. The length depends on the
- * operations on the heap only. */
+ * KiB uses the shortest of its lengths that exceeds the pages of all its spans, or else its
+ * longest. A larger class uses its first length until its spans have twice the pages of its
+ * longest, and then the longest. So a class with few objects has short spans. The length depends
+ * only on the operations on the heap. */
 uint32_t sw_heap_next_pages(const sw_heap *heap, uint32_t span_class);
 /* Counts the pages of a span that the class has got, or lost (`pages` below 0). */
 static inline void sw_heap_add_class_pages(sw_heap *heap, uint32_t span_class, int64_t pages) {
@@ -220,9 +219,9 @@ void sw_heap_each_span(sw_heap *heap, sw_span_visit *fn, void *arg);
 void sw_heap_lock(sw_heap *heap);
 void sw_heap_unlock(sw_heap *heap);
 
-/* Whether the handle is a heap that lives; if not, the misuse is reported. A destroyed heap has an
- * index at which no thread has a cache, so every call with it takes a slow path, and only slow
- * paths ask. */
+/* Whether the handle is a live heap; if not, the misuse is reported. A destroyed heap has an index
+ * at which no thread has a cache, so every call with it takes a slow path, and only slow paths need
+ * this check. */
 static sw_always_inline bool sw_heap_check(const sw_heap *heap, const char *op) {
     return sw_handle_check(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
 }
@@ -241,27 +240,27 @@ void sw_default_heap_reset_lock(void);
 /* --- forks ------------------------------------------------------------------------------------ */
 
 /* Registers the fork handlers, unless that was done already. The library's constructor calls it.
- * The preloaded malloc calls it at its first allocation, because handlers that are registered
- * before ours run while ours hold the heaps' locks. */
+ * The preloaded malloc calls it at its first allocation, because handlers registered before ours
+ * run while ours hold the heaps' locks. */
 void sw_fork_register(void);
 
 /* --- collected heaps -------------------------------------------------------------------------- */
 
-/* Heaps whose objects a collector frees. The collector is a layer above the heap, so it gives the
- * heap functions to call (hooks). */
+/* Collected heaps. The collector is a layer above the heap, so it passes functions for the heap to
+ * call (hooks). */
 
-/* From this bit on, the flags of an allocation have the type of the object. */
+/* The flags of an allocation contain the object's type from this bit on. */
 enum { SW_TYPE_SHIFT = 8 };
 
 /* What a collector does with an explicit free. */
 typedef enum sw_deferral {
     SW_FREE_NOW,    /* the caller frees the object */
-    SW_FREE_LATER,  /* the collector will free it; the caller has nothing left to do */
-    SW_FREE_DOUBLE, /* the program has freed the object before, and it waits for the sweep */
+    SW_FREE_LATER,  /* the collector will free it */
+    SW_FREE_DOUBLE, /* the program has already freed the object, which waits for the sweep */
 } sw_deferral;
 
-/* A bit for each of 64 slots: the slots that count as allocated, and that the sweep of the cycle
- * under way will free. */
+/* Bit masks of 64 slots: slots that count as allocated and that the sweep of the running cycle will
+ * free. */
 typedef struct sw_dead_slots {
     uint64_t pending; /* the program has freed them */
     uint64_t unswept; /* other slots that no root reached; 0 until marking has ended */
@@ -269,10 +268,10 @@ typedef struct sw_dead_slots {
 
 struct sw_heap_hooks {
     size_t record_bytes; /* the collector's for each span record; metadata of the heap */
-    /* Under the heap's lock: the record of a span was set up. False: no memory; the span is not
-     * made. */
+    /* Under the heap's lock: the record of a span was initialised. False: no memory; the span is
+     * not created. */
     bool (*born)(sw_heap *heap, sw_span *span);
-    /* Under the heap's lock: the record is about to be dropped. */
+    /* Under the heap's lock: the record is about to be released. */
     void (*gone)(sw_heap *heap, sw_span *span);
     /* The object at p was just allocated, with this type. */
     void (*typed)(sw_cache *cache, const sw_span *span, uintptr_t p, uint32_t type);
@@ -287,7 +286,7 @@ struct sw_heap_hooks {
     /* Under the collector's lock and the heap's, or in a quiet heap: which of the slots 64 k to 64
      * k + 63 of a span the sweep will free. A large object is slot 0. */
     sw_dead_slots (*dead)(const sw_heap *heap, const sw_span *span, uint32_t k);
-    /* Whether spans, and pages of large objects, may be given up now. */
+    /* Whether spans, and pages of large objects, may be released now. */
     bool (*may_release)(const sw_heap *heap);
     /* No lock is held: the thread is about to change spans or lists of the heap. Waits while
      * another thread works on a cycle; that is misuse of a thread that has not joined, if
@@ -306,15 +305,15 @@ struct sw_heap_hooks {
     void (*forked)(sw_heap *heap);
 };
 
-/* Does what sw_heap_create does, for a heap with a collector. The hooks must live as long as the
- * heap. `lock` is the collector's lock, which is taken before the heap's. */
+/* As sw_heap_create, for a heap with a collector. The hooks must live as long as the heap. `lock`
+ * is the collector's lock, which is taken before the heap's. */
 sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap_hooks *hooks,
                                    void *collector, sw_os_lock *lock, sw_heap **out);
-/* Destroys the heap when its collector ends. No cycle is under way. */
+/* Destroys the heap when its collector is destroyed. No cycle is running. */
 sw_status sw_heap_destroy_collected(sw_heap *heap);
 
-/* Around every change of spans or lists of the heap, so that none falls into a cycle. Nothing in
- * between calls the program. */
+/* Enclose every change of spans or lists of the heap, so that none happens while a cycle works. No
+ * code in between calls the program. */
 static sw_always_inline void sw_heap_enter(sw_heap *heap) {
     if (sw_unlikely(sw_heap_is_collected(heap))) heap->hooks->enter(heap, true);
 }

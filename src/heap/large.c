@@ -13,8 +13,8 @@
 
 enum { PURGE_MIN_BYTES = 4 << 20 };
 
-/* Clears a long object by exchanging its pages for fresh ones. Writing zeroes would make all of its
- * pages resident, even if the object is longer than the machine's memory and the program uses one
+/* Clears a long object by replacing its pages with fresh ones. Writing zeroes would make all of its
+ * pages resident, even if the object is larger than the machine's memory and the program uses one
  * page of it. */
 static sw_noinline void exchange(char *start, size_t bytes) {
     size_t page = sw_os_page_bytes();
@@ -26,7 +26,7 @@ static sw_noinline void exchange(char *start, size_t bytes) {
     memset(last, 0, (size_t)(end - last));
 }
 
-/* In a dry heap: notes which pages the function clear would write to, or exchange. */
+/* In a dry heap: records which pages the function clear would write to, or replace. */
 static void note_clear(sw_pages *pages, uintptr_t start, size_t bytes) {
     if (!sw_touch_map_is_on(&pages->touch)) return;
     if (bytes < PURGE_MIN_BYTES) {
@@ -52,11 +52,11 @@ static void *clear(sw_heap *heap, void *p, size_t bytes) {
 
 /* --- allocation ------------------------------------------------------------------------------- */
 
-/* A free that releases an object's pages looks at the clock, and so does each 16th free onto a
+/* The clock is read by every free that releases an object's pages, and by each 16th free onto a
  * shelf. */
 enum { TICK_EVERY = 16 };
 
-/* Takes the heap's lock, looks at the clock, and releases the object unless `span` is NULL. */
+/* Takes the heap's lock, reads the clock, and releases the object unless `span` is NULL. */
 static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
     int saved_errno = errno; /* a free keeps errno, whatever system calls do */
     sw_os_lock_acquire(&heap->lock);
@@ -66,7 +66,7 @@ static sw_noinline void release_locked(sw_heap *heap, sw_span *span) {
     errno = saved_errno;
 }
 
-/* Reserves a shelf for the kind of object, after no shelf had one. */
+/* Reserves a shelf for the kind of object, because no shelf had one. */
 static void reserve_shelf(sw_cache *cache, size_t pages, bool noscan) {
     if (pages - 1 >= sw_shelf_max_pages(cache->table) || sw_heap_is_collected(cache->heap)) return;
     sw_span *span = sw_shelf_reserve(cache, (uint32_t)pages, noscan);
@@ -108,9 +108,8 @@ static sw_always_inline sw_span *take_locked(sw_heap *heap, uint32_t pages, size
     return span;
 }
 
-/* Notes the object in the cache before the lock is released, so that a cycle of the collector finds
- * it even if the thread has its address only in a register. (take_locked is another function
- * because it does not need the cache.) */
+/* Records the object in the cache before the lock is released, so that a collector cycle finds it
+ * even if the thread has its address only in a register. */
 static sw_always_inline sw_span *take_collected(const sw_cache *cache, uint32_t pages, size_t align,
                                                 bool noscan, sw_status *why) {
     sw_heap *heap = cache->heap;
@@ -123,8 +122,8 @@ static sw_always_inline sw_span *take_collected(const sw_cache *cache, uint32_t 
     return span;
 }
 
-/* Takes a span for a large object. Before the request is refused, the cache gives up its idle spans
- * and shelves, and the limit hook is asked. */
+/* Takes a span for a large object. Before the request is refused, the cache releases its idle spans
+ * and shelves, and the limit hook is called. */
 static sw_always_inline sw_span *take_span(sw_cache *cache, uint32_t pages, size_t align,
                                            bool noscan, sw_status *why) {
     sw_heap *heap = cache->heap;
@@ -202,9 +201,9 @@ static void shrink(sw_heap *heap, sw_span_cold *cold, uint32_t pages) {
     sw_pages_free(&heap->pages, first, cut);
 }
 
-/* Under the heap's lock: adds the pages after the object to it, if they are free or on a
- * shelf. Without this an object that grows step by step would be copied at each step. New pages of
- * an object with pointers are cleared, as its first pages were at its allocation. */
+/* Under the heap's lock: adds the pages after the object to it, if they are free or on a shelf.
+ * Without this an object that grows step by step would be copied at each step. New pages of an
+ * object with pointers are cleared, as in its allocation. */
 static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t pages) {
     uint32_t first = cold->page + cold->pages, more = pages - cold->pages;
     bool needzero, scanned = (span->span_class & 1) == 0;
@@ -219,7 +218,7 @@ static bool stretch(sw_heap *heap, sw_span *span, sw_span_cold *cold, uint32_t p
     return true;
 }
 
-/* During the resize the object does not count as live, so a free by another thread meanwhile is
+/* During the resize the object does not count as live, so a concurrent free by another thread is
  * reported as misuse. */
 static bool resize_locked(sw_heap *heap, sw_span *span, uintptr_t p, size_t size, uint32_t pages) {
     sw_span_cold *cold = sw_space_cold(heap->space, span);

@@ -12,14 +12,14 @@
 
 /* --- hints ------------------------------------------------------------------------------------ */
 
-/* Drops hints, looks them up, and switches them on and off. The code that leaves and takes hints is
+/* Drops and finds hints, and switches them on and off. The code that stores and takes hints is
  * inline in its paths. */
 
 /* --- on and off ------------------------------------------------------------------------------- */
 
-/* What a free into a full span adds to the cost: more if it leaves a hint, because where hints and
- * words alternate the processor mispredicts two branches: the free tests whether the span is full,
- * and the allocation whether there is a hint. */
+/* What a free into a full span adds to the cost. It adds more if it leaves a hint, because where
+ * hints and words alternate the processor mispredicts two branches: the free tests whether the span
+ * is full, and the allocation whether there is a hint. */
 enum { HINTED_COST = 7, UNHINTED_COST = 2 };
 
 void sw_hint_reset(sw_cache *cache) {
@@ -38,7 +38,8 @@ static void note_cost(sw_cache *cache, uint32_t cost) {
 
 void sw_hint_note_full(sw_cache *cache) { note_cost(cache, HINTED_COST); }
 
-/* Notes that so many hints were of no use. While hints are on, SW_DROPPED_MAX in a row turn them off. */
+/* Records that this many hints were useless. While hints are on, SW_DROPPED_MAX in a row turn them
+ * off. */
 static void note_dropped(sw_cache *cache, uint32_t hints) {
     if (cache->unhinted_owner == cache) return;
     cache->cold->dropped += hints;
@@ -57,7 +58,7 @@ void sw_hint_note_unhinted(sw_cache *cache, const sw_span *span) {
 /* --- hints of a span -------------------------------------------------------------------------- */
 
 /* Drops the hints of the span's slots. It is called before the cache loses the span, because no
- * hint may lead to words of another owner. */
+ * hint may refer to words of another owner. */
 static void sw_hint_forget(sw_cache *cache, const sw_span *span) {
     sw_cache_bin *bin = &cache->bins[span->span_class];
     const sw_word *end = span->words + sw_span_word_count(span);
@@ -93,13 +94,13 @@ static void release(sw_cache *cache, sw_span *span) {
     errno = saved_errno;
 }
 
-/* Keeps a partial span that has become idle for its class, or gives it up. */
+/* Keeps a partial span that has become idle for its class, or releases it. */
 static void release_or_count_idle(sw_cache *cache, sw_span *span) {
     struct sw_cache_cold *cold = cache->cold;
     uint32_t span_class = span->span_class;
     if (span->idle) return; /* it is counted already: a racing second free had made it look used */
     if (cold->idle_spans[span_class] < cache->heap->options.batch_spans) {
-        sw_hint_forget(cache, span); /* an idle span hands out no slot until it is current */
+        sw_hint_forget(cache, span); /* an idle span gives no slots until it is current */
         cold->idle_spans[span_class]++;
         span->idle = 1;
         return;
@@ -117,7 +118,7 @@ void sw_cache_emptied(sw_cache *cache, sw_span *span) {
     sw_verify_point(cache->heap, cache);
 }
 
-/* Gives up the idle spans of the class's partial list. */
+/* Releases the idle spans of the class's partial list. */
 static void release_idle(sw_cache *cache, uint32_t span_class) {
     struct sw_cache_cold *cold = cache->cold;
     sw_space *space = cache->heap->space;
@@ -151,7 +152,7 @@ static sw_span *find_idle(const sw_cache *cache, uint32_t span_class, uint32_t p
     return NULL;
 }
 
-/* Gives up an idle span that find_idle has found. */
+/* Releases an idle span that find_idle has found. */
 static void give_up(sw_cache *cache, sw_span *span) {
     if (span->state == SW_SPAN_FULL) {
         sw_owned_unmark(cache, span);
@@ -201,7 +202,7 @@ void sw_owned_unmark(sw_cache *cache, sw_span *span) {
 void sw_owned_set_full(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
     sw_span_enter(span, SW_SPAN_FULL);
-    sw_span_dirty(span); /* slots freed from now on have old bytes, so frees need not note it */
+    sw_span_dirty(span); /* from now on freed slots have old bytes, so frees need not record it */
     sw_span_set_owner(span, cache, SW_MARK_FULL);
     sw_span_list_push(&cache->cold->full[span->span_class], cache->heap->space, span);
     sw_bin_empty(bin);
@@ -238,9 +239,9 @@ static void push_remote(sw_cache *owner, sw_space *space, sw_span *span, uint32_
 }
 
 /* Under the heap's lock: whether a span that was seen without owner is in a central list, where it
- * may be drained. If two threads freed an object of it at once, the span may be kept;
- * then it is moved to the list of full ones. False: a cache is just taking the span, or has
- * taken it since the owner was read. */
+ * may be drained. If two threads freed one of its objects at once, the span may be kept; then it is
+ * moved to the list of full ones. False: a cache is just taking the span, or has taken it since the
+ * owner was read. */
 static bool is_listed(sw_heap *heap, sw_span *span) {
     switch (sw_span_state_seen(span)) {
     case SW_SPAN_KEPT: return sw_central_remove_kept(heap, span);
@@ -297,8 +298,8 @@ static void put_back(sw_cache *cache, uint32_t node) {
     }
 }
 
-/* Pops all halves and drains them. as_owner: the calling thread is the one that the cache belongs
- * to; other threads may only empty the stack of a closed cache. */
+/* Pops and drains all halves. as_owner: the cache belongs to the calling thread; other threads may
+ * only empty the stack of a closed cache. */
 static void drain_stack(sw_cache *cache, bool as_owner) {
     sw_space *space = cache->heap->space;
     uint32_t node = __atomic_exchange_n(&cache->cold->remote_head, 0, __ATOMIC_SEQ_CST);
@@ -326,9 +327,8 @@ void sw_remote_drain(sw_cache *cache) { drain_stack(cache, true); }
 
 void sw_remote_drain_closed(sw_cache *cache) { drain_stack(cache, false); }
 
-/* A cache that closes looks at its stack after it has set `closed`, and an announcer looks at
- * `closed` after its push. So at least one of them sees what the other has done, and drains the
- * half. */
+/* A closing cache reads its stack after it has set `closed`, and an announcing thread reads
+ * `closed` after its push. So at least one sees the other's store, and drains the half. */
 void sw_remote_announce(sw_cache *owner, sw_span *span, uint32_t half) {
     push_remote(owner, owner->heap->space, span, half);
     if (sw_unlikely(__atomic_load_n(&owner->cold->closed, __ATOMIC_SEQ_CST) != 0))

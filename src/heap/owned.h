@@ -17,18 +17,19 @@ void sw_owned_set_full(sw_cache *cache, sw_cache_bin *bin);
 /* Removes the partial span that the placement policy chooses from its list and returns it; NULL:
  * there is none. */
 sw_span *sw_owned_take_partial(sw_cache *cache, uint32_t span_class);
-/* Under the heap's lock: gives up every idle span of the cache, and clears its shelves. */
+/* Under the heap's lock: releases every idle span of the cache, and clears its shelves. */
 void sw_owned_release_idle(sw_cache *cache);
 
-/* A cache keeps idle spans: the current span of a class, so that malloc and free in turn take no
- * lock, and full spans of medium classes (sw_bin_is_medium). It gives one up if the heap would
- * otherwise have to ask the system for memory. But the cache may need it again at once: for a
- * program that has no live objects and requests one class after another, the cache would make a span
- * for each object. So giving a span up takes SW_IDLE_PRICE of the cache's credit, and each span that
- * it adopts adds 1. It can give 64 up at once, and then one for 64 adopted ones. */
+/* A cache keeps idle spans: the current span of a class, so that alternating malloc and free take
+ * no lock, and full spans of medium classes (sw_bin_is_medium). It releases one if the heap would
+ * otherwise need memory from the system. But the cache may need that span again at once: in a
+ * program that has no live objects and requests one class after another, the cache would create a
+ * span for each object. So releasing a span takes SW_IDLE_PRICE of the cache's credit, and each
+ * span that it adopts adds 1: it can release 64 at once, and after that one for every 64
+ * adopted. */
 enum { SW_IDLE_PRICE = 64, SW_IDLE_CREDIT_MAX = 64 * SW_IDLE_PRICE };
 
-/* Notes that the cache has adopted a span of the class. */
+/* Records that the cache has adopted a span of the class. */
 static inline void sw_owned_note_adopted(sw_cache *cache, uint32_t span_class) {
     sw_cache_note_class(cache->cold, span_class);
     if (cache->cold->idle_credit < SW_IDLE_CREDIT_MAX) cache->cold->idle_credit++;
@@ -44,14 +45,14 @@ void sw_owned_give_up_idle(sw_cache *cache, uint32_t pages);
 
 /* Pushes half of a span on its owner's remote stack. The caller is the announcer (span.h). */
 void sw_remote_announce(sw_cache *owner, sw_span *span, uint32_t half);
-/* Drains all frees that other threads announced to the cache, which is the caller's. */
+/* Drains all frees that other threads announced to the caller's cache. */
 void sw_remote_drain(sw_cache *cache);
 /* Drains the frees that were announced to a cache that has closed. Any thread may call it. */
 void sw_remote_drain_closed(sw_cache *cache);
 
 /* --- sweeps ----------------------------------------------------------------------------------- */
 
-/* Sweeping: a collector says which slots of a span are live, and the others are freed. */
+/* Sweeping: a collector provides the live slots of a span, and the others are freed. */
 
 /* Frees each slot of the span that is allocated and whose bit in `marks` (a word for 64 slots; bit
  * 0 for a large object) is clear. `cache` is the calling thread's. The owner of the span gets the

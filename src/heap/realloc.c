@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resizing an object, asking for its size, and objects that an arena owns. */
+/* Resizing an object, querying its size, and objects that an arena owns. */
 #include <errno.h>
 #include <string.h>
 
@@ -14,9 +14,9 @@ static size_t usable_bytes(const sw_heap *heap, const sw_span *span) {
     return (size_t)sw_space_cold(heap->space, span)->pages << heap->table->page_shift;
 }
 
-/* Bytes that a resized object keeps. These are the usable ones, because programs write to all bytes
- * that malloc_usable_size reports; but if the bytes after them are to be cleared and the requested
- * size is known, it is that size. */
+/* Bytes that a resized object keeps. Usually all usable bytes, because programs write to all bytes
+ * that malloc_usable_size reports; but if the following bytes must be cleared and the requested
+ * size is known, the requested size. */
 static size_t old_bytes(const sw_heap *heap, const sw_target *target, unsigned flags) {
     const sw_span *span = target->span;
     if ((heap->mode & SW_MODE_TRACKED) == 0 || (flags & SW_ZERO) == 0)

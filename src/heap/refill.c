@@ -12,8 +12,8 @@
 #include "heap/target.h"
 #include "heap/template.h"
 
-/* Points the bin at its word once more, if that is the span's last one, with padding, and slots of
- * it have been freed since it was empty. A short span has no other word. */
+/* Points the bin at its word again, if that is the span's last one, with padding, and slots in it
+ * have been freed since it was empty. A short span has no other word. */
 static sw_always_inline bool take_last_word(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
     if (span == NULL || (span->cursor + 1u) * 64 <= span->slots) return false;
@@ -27,8 +27,8 @@ static sw_always_inline bool take_last_word(sw_cache *cache, sw_cache_bin *bin) 
     return true;
 }
 
-/* Takes the slot that the newest valid hint names. Returns its address and sets *span; 0: there is
- * no valid hint. */
+/* Takes the slot of the newest valid hint. Returns its address and sets *span; 0: there is no valid
+ * hint. */
 static sw_always_inline uintptr_t take_hinted(sw_cache *cache, sw_cache_bin *bin, sw_span **span) {
     while (bin->hinted != 0) {
         bin->hinted -= (uint32_t)sizeof(sw_hint);
@@ -47,9 +47,9 @@ static sw_always_inline uintptr_t take_hinted(sw_cache *cache, sw_cache_bin *bin
     return 0;
 }
 
-/* Makes the pages of a fresh span resident by one system call if they will most likely be written
- * to soon: the class has filled FULL_SPANS spans already, and each page has several slots, so that
- * a program which writes to its objects writes to every page. At most one span in five is resident
+/* Makes the pages of a fresh span resident by one system call if they will probably be written to
+ * soon: the class has already filled FULL_SPANS spans, and each page has several slots, so that a
+ * program which writes to its objects writes to every page. At most one span in five is resident
  * ahead of its use. */
 static void populate(const sw_cache *cache, const sw_span *span) {
     enum { FULL_SPANS = 4, SLOTS_A_PAGE = 4 };
@@ -80,7 +80,7 @@ static sw_always_inline uint32_t next_pages(const sw_cache *cache, uint32_t span
                : cache->heap->table->classes[span_class / 2].first_pages;
 }
 
-/* Makes the cache the owner of a span that no cache owned. */
+/* Makes the cache the owner of a span without owner. */
 static sw_always_inline void make_own(sw_cache *cache, sw_span *span, uint32_t span_class) {
     sw_owned_note_adopted(cache, span_class);
     sw_cache_renew_frames(cache);
@@ -105,8 +105,8 @@ static sw_always_inline sw_span *adopt(sw_cache *cache, uint32_t span_class, sw_
     return span;
 }
 
-/* Takes a span that no cache owns. Before the cache is refused one, and once after each tick, it
- * gives up its idle spans. */
+/* Takes a span that no cache owns. Before such a request fails, and once after each tick, the cache
+ * releases its idle spans. */
 static sw_span *take_unowned(sw_cache *cache, uint32_t span_class) {
     sw_heap *heap = cache->heap;
     sw_status why = SW_OK;
@@ -178,7 +178,7 @@ static bool point_at_word(sw_cache *cache, sw_cache_bin *bin, uintptr_t *doubled
     return true;
 }
 
-/* Gives the bin another span, in a collected heap outside cycles that other threads work on. */
+/* Gives the bin another span; in a collected heap not while other threads work on a cycle. */
 static sw_always_inline void change_span(sw_cache *cache, sw_cache_bin *bin, uint32_t span_class) {
     const bool is_collected = sw_heap_is_collected(cache->heap);
     if (is_collected) sw_heap_enter(cache->heap);
@@ -198,8 +198,7 @@ static bool refill(sw_cache *cache, uint32_t span_class, uintptr_t *doubled) {
     return true;
 }
 
-/* Whether to try again after a refill has failed: the limit was the reason, and the limit hook says
- * so. */
+/* Whether to retry a failed refill: the limit was the reason, and the limit hook requests it. */
 static bool may_retry(sw_cache *cache, uint32_t span_class, uint32_t *asked) {
     const sw_heap *heap = cache->heap;
     uint64_t bytes = (uint64_t)next_pages(cache, span_class) << heap->table->page_shift;

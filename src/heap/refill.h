@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for a free slot when the bin's word is empty. It looks at hints, at the span's next
- * word, at its other words, and then for another span. */
+/* The search for a free slot when the bin's word is empty: hints, the span's next word, its other
+ * words, and then another span. */
 #ifndef SW_HEAP_REFILL_H
 #define SW_HEAP_REFILL_H
 
 #include "heap/cache.h"
 #include "heap/template.h"
 
-/* Allocates an object in a free slot, wherever there is one. The compiler inlines the whole search
- * into this function. NULL: there is no memory, or the cache has ended; errno and the thread's last error
- * say which. */
+/* Allocates an object in any free slot. The compiler inlines the whole search into this function.
+ * NULL: there is no memory, or the cache is closed; errno and the thread's last error have the
+ * reason. */
 void *sw_refill_alloc(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 
 /* The span class of a request: the given one, or for SW_CLASS_OF_SIZE that of the size. */
@@ -21,8 +21,8 @@ static sw_always_inline uint32_t sw_refill_span_class(const sw_cache *cache, siz
 }
 
 /* Points the bin at its span's next word: at the current one, if slots of it have been freed since
- * it was empty, else at the next one. False: that word has no free slot, has padding, or has
- * remote bits; then sw_refill_alloc looks at the span's last word and at all words. */
+ * it was empty, else at the next one. False: that word has no free slot, has padding, or has remote
+ * bits; then sw_refill_alloc searches the span's last word and all others. */
 static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *bin) {
     sw_span *span = bin->span;
     if (span == NULL) return false;
@@ -42,8 +42,8 @@ static sw_always_inline bool sw_refill_next_word(sw_cache *cache, sw_cache_bin *
     return true;
 }
 
-/* Allocates from what a cache of a plain heap has most often: the slot of the newest hint, or a
- * slot of the span's next word. Everything else continues in sw_refill_alloc. */
+/* Handles the most common cases in a plain heap: the slot of the newest hint, or a slot of the
+ * span's next word. All others continue in sw_refill_alloc. */
 static sw_always_inline void *sw_refill_quick(sw_cache *cache, size_t size, unsigned flags,
                                               uint32_t span_class) {
     span_class = sw_refill_span_class(cache, size, span_class);

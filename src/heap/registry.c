@@ -10,8 +10,8 @@
 enum { SPARE_MAX = 256 }; /* records that wait for a thread; about 1 MiB of them is resident */
 
 /* The caches of threads that have no cache of the default heap, and of threads that have ended (set
- * when the first one ends). They have no heap, no address and no free slot, so every fast path
- * takes its slow path, and no fast path has to compare with NULL. */
+ * when the first one ends). They have no heap, no address and no free slot, so every call takes a
+ * slow path, and no fast path has to compare with NULL. */
 enum { NO_CACHE_BINS = 2 * sizeof sw_fast_class_bytes / sizeof *sw_fast_class_bytes };
 enum { NO_CACHE_BYTES = sizeof(sw_cache) + NO_CACHE_BINS * sizeof(sw_cache_bin) };
 static sw_cache no_cache = {
@@ -124,7 +124,7 @@ sw_thread *sw_registry_find_changing(void) {
 }
 
 /* Takes a record that is in no list, and empties its table; NULL: no memory. A spare record may
- * still name caches: in a forked child, those of the parent's other threads. */
+ * still refer to caches: in a forked child, those of the parent's other threads. */
 static sw_thread *take_record(void) {
     sw_os_lock_acquire(&registry_lock);
     sw_thread *thread = spare_threads;
@@ -151,8 +151,8 @@ sw_thread *sw_registry_enter(void) {
     return thread;
 }
 
-/* Under the registry's lock: keeps a record for a new thread. False: enough records wait
- * already. */
+/* Under the registry's lock: keeps a record for a new thread. False: there are enough spare
+ * records. */
 static bool keep_record(sw_thread *thread) {
     if (spare_count >= SPARE_MAX) return false;
     thread->next = spare_threads;
@@ -205,8 +205,8 @@ void sw_registry_each_heap(void (*fn)(sw_heap *)) {
         if (heaps[i] != NULL) fn(heaps[i]);
 }
 
-/* Makes the records of all threads but this one spare. Their list is linked in front of the spare
- * ones as it is, so that hardly any page of them is copied in the child. */
+/* Makes the records of all threads but this one spare. Their list is prepended to the spare ones
+ * unchanged, so that the child copies hardly any of their pages. */
 static void recover_threads(void) {
     sw_thread *own = sw_registry_own(), **link = &threads;
     while (changing != NULL && changing->here != sw_os_here()) changing = changing->next;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registry: the heaps that live, and the records of the threads that use them. Only the lock of
- * the default heap (heap.h) is taken before the registry's. A thread reads its own record
- * without a lock. */
+/* The registry: live heaps, and the records of the threads that use them. Only the lock of the
+ * default heap (heap.h) is taken before the registry's. A thread reads its own record without a
+ * lock. */
 #ifndef SW_HEAP_REGISTRY_H
 #define SW_HEAP_REGISTRY_H
 
@@ -25,8 +25,8 @@ typedef struct sw_thread {
     sw_cache *caches[SW_HEAPS_MAX + 1];
 } sw_thread;
 
-/* A record that sw_tls does not lead to: its thread is beginning or ending. Lives on that thread's
- * stack. */
+/* A record that sw_tls does not lead to, because its thread is beginning or ending. It is on that
+ * thread's stack. */
 typedef struct sw_thread_change {
     struct sw_thread_change *next;
     const void *here; /* sw_os_here of the thread */
@@ -43,20 +43,20 @@ static sw_always_inline sw_thread *sw_registry_own(void) {
     sw_thread *own = sw_tls.cache->thread;
     return sw_likely(own != NULL) ? own : sw_registry_find_changing();
 }
-/* Makes sw_tls lead to the calling thread's record: by its cache of the default heap, or by one
- * without a heap that is the thread's own. */
+/* Makes sw_tls lead to the calling thread's record, through its cache of the default heap, or
+ * through its own cache without a heap. */
 void sw_registry_show(sw_thread *thread);
 
-/* Checks the record of a thread that lives, under the registry's lock. Returns the rule that does
- * not hold, or NULL (base/base.h). */
+/* Checks the record of a live thread, under the registry's lock. Returns the broken invariant, or
+ * NULL (base/base.h). */
 const char *sw_thread_check(const sw_thread *thread);
 
 /* Leaves the thread without a cache of the default heap, as it was at first. */
 void sw_registry_drop_default(void);
 /* The same at the thread's end. */
 void sw_registry_set_ended(void);
-/* True when this thread's caches were closed at its end and none was opened since. A cache that is
- * opened now may stay open for ever. */
+/* True if this thread's caches were closed at its end and none was opened since. A cache opened now
+ * may stay open for ever. */
 bool sw_registry_has_ended(void);
 
 /* This thread's cache of the heap with that index; NULL: it has none, or is beginning or ending. */
@@ -82,8 +82,8 @@ void sw_registry_remove(sw_heap *heap);
 /* Makes a record with an empty table for the calling thread, and lists it as living; NULL: no
  * memory. */
 sw_thread *sw_registry_enter(void);
-/* Takes the record of a thread that ends and no longer has a cache; it is kept for another thread,
- * or given back to the system. */
+/* Takes the record of an ending thread that has no cache any more; keeps it for another thread, or
+ * returns it to the system. */
 void sw_registry_leave(sw_thread *thread);
 /* Must be called before entry `index` of the caller's table is written, because a thread that
  * destroys a heap looks only at the entries below `used`. */
@@ -99,8 +99,8 @@ void sw_registry_lock(void);
 void sw_registry_unlock(void);
 /* Calls fn with each heap. The caller holds the lock, or there is no other thread. */
 void sw_registry_each_heap(void (*fn)(sw_heap *));
-/* In the child: sets the lock free, and keeps the records of threads that the child does not have
- * for its next threads. */
+/* In the child of a fork: resets the lock, and keeps the records of the parent's other threads for
+ * new threads. */
 void sw_registry_recover(void);
 
 /* --- the calling thread ----------------------------------------------------------------------- */
@@ -108,18 +108,18 @@ void sw_registry_recover(void);
 /* The calling thread's caches. sw_tls.cache (spanwise/fast_slots.h) is its cache of the default
  * heap, or the cache without a heap. */
 
-/* This thread's cache of the heap, which is opened if need be. NULL: there is no memory, or the
- * heap is NULL or destroyed, which was reported. The thread's last error is set then. */
+/* This thread's cache of the heap, opened if necessary. NULL: there is no memory, or the heap is
+ * NULL or destroyed, which was reported. The thread's last error is set then. */
 sw_cache *sw_thread_cache(sw_heap *heap);
 /* Returns NULL and sets errno to the reason why sw_thread_cache returned NULL. */
 sw_cold void *sw_thread_no_cache(void);
-/* This thread's cache of the default heap; the heap is created if need be. NULL: no memory. */
+/* This thread's cache of the default heap, created if necessary. NULL: no memory. */
 sw_cache *sw_thread_default_cache(void);
 
 /* One value that an upper layer keeps for the calling thread; NULL: none was set. */
 void *sw_thread_extra(void);
-/* Sets it; leave(extra) is called at the thread's end. False: no memory, or the end would go
- * unnoticed. */
+/* Sets it; leave(extra) is called at the thread's end. False: no memory, or no destructor can be
+ * registered. */
 bool sw_thread_set_extra(void *extra, void (*leave)(void *extra));
 
 #endif

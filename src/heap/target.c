@@ -26,7 +26,7 @@ void *sw_report_ended_cache(const sw_cache *cache) {
 
 /* --- objects of slots ------------------------------------------------------------------------- */
 
-/* Notes the requested size of the object at p, which was just allocated. */
+/* Stores the requested size of the object at p, which was just allocated. */
 static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, size_t size) {
     uint32_t index = sw_span_slot_of(span, p);
     uint32_t bytes = sw_slot_bytes(cache->table, span);
@@ -34,7 +34,8 @@ static void note_requested(sw_cache *cache, const sw_span *span, uintptr_t p, si
     sw_slack_set(slack, bytes, index, bytes - (uint32_t)size);
 }
 
-/* Zeroes the object as the flags say. A dry heap only notes the write, if it notes writes. */
+/* Zeroes the object according to the flags. A dry heap only records the write, if it records
+ * writes. */
 static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) {
     unsigned kind = (flags & SW_SCAN) != 0 ? SW_TEMPLATE_SCAN : SW_TEMPLATE_NOSCAN;
     if (!sw_template_must_zero(span, flags, kind)) return;
@@ -45,7 +46,7 @@ static void zero(sw_cache *cache, const sw_span *span, void *p, unsigned flags) 
         sw_pages_touch(&cache->heap->pages, (uintptr_t)p, bytes);
 }
 
-/* Notes the requested size in a tracked heap, and gives a collector the type of the object. */
+/* Stores the requested size in a tracked heap, and passes the object's type to a collector. */
 static sw_noinline void note_object(sw_cache *cache, const sw_span *span, void *p, size_t size,
                                     unsigned flags) {
     if ((cache->mode & SW_MODE_TRACKED) != 0) note_requested(cache, span, (uintptr_t)p, size);
@@ -75,8 +76,8 @@ static sw_target bad(sw_misuse misuse, sw_span *span) {
     return (sw_target){.misuse = misuse, .span = span};
 }
 
-/* In a collected heap an allocated object may be one that the program has freed and that waits for
- * the sweep: then it is a double free. */
+/* In a collected heap an allocated object may already have been freed by the program and wait for
+ * the sweep: then this is a double free. */
 static sw_target found(const sw_heap *heap, sw_target target) {
     if (sw_heap_is_collected(heap) && target.misuse == SW_MISUSE_NONE &&
         heap->hooks->waits(heap, target.span, target.slot))

@@ -17,14 +17,14 @@
 
 /* Reports that the slot at address p was freed twice. */
 void sw_report_double_free(const sw_heap *heap, uintptr_t p);
-/* Reports that an allocation was given no cache, or one that has ended. Returns NULL, with errno
+/* Reports that the cache passed to an allocation is NULL or closed. Returns NULL, with errno
  * EINVAL. */
 sw_cold void *sw_report_ended_cache(const sw_cache *cache);
 
 /* --- objects of slots ------------------------------------------------------------------------- */
 
-/* Turns an allocated slot into an object: zeroes it as the flags say, records its size in a tracked
- * heap, and passes its type to the collector of a collected heap. */
+/* Turns an allocated slot into an object: zeroes it according to the flags, records its size in a
+ * tracked heap, and passes its type to the collector of a collected heap. */
 
 /* Makes an object of the slot at p, which was just taken from the span. */
 void *sw_object_finish(sw_cache *cache, const sw_span *span, void *p, size_t size, unsigned flags);
@@ -40,9 +40,9 @@ static inline void *sw_object_no_memory(void) {
 /* --- requested sizes -------------------------------------------------------------------------- */
 
 /* Requested sizes in tracked heaps: an array per span has the slack of each slot, the bytes that
- * were not requested. Owners write while walks read, so each access is atomic. */
+ * were not requested. Owners may write while walks read, so each access is atomic. */
 
-/* Bytes of the slack array of a span of so many slots. */
+/* Bytes of the slack array of a span of this many slots. */
 static inline size_t sw_slack_bytes(uint32_t slot_bytes, uint32_t slots) {
     return (size_t)slots * (slot_bytes > UINT16_MAX ? sizeof(uint32_t) : sizeof(uint16_t));
 }
@@ -74,8 +74,8 @@ sw_target sw_target_find(sw_heap *heap, const void *ptr);
 bool sw_target_is_shared(const sw_heap *heap, const sw_target *target);
 /* The same for an object that the caller knows to be live. */
 bool sw_object_is_shared(sw_heap *heap, const void *object);
-/* A function that returns which misuse an address of no heap is, set by code that hands out such
- * addresses; atomic. NULL: no such code runs. */
+/* A function that classifies the misuse of an address that belongs to no heap, installed by code
+ * that allocates such addresses; atomic. NULL: none. */
 extern sw_misuse (*sw_target_foreign)(const void *ptr);
 
 /* As sw_heap_usable_size; a misuse is reported as one of `op`. */
@@ -90,9 +90,9 @@ void sw_target_report(sw_heap *heap, const sw_target *target, const char *op, co
 
 /* --- prefetches ------------------------------------------------------------------------------- */
 
-/* Asks the processor for the cache lines that a free will need: first the span record, then the
- * word. For callers that know their next operations (the runner). It reads the page map and span
- * records and changes nothing, so any pointer is allowed. */
+/* Prefetch the cache lines that a free will need: first the span record, then the word. For callers
+ * that know their next operations (the runner). They only read the page map and span records, so
+ * any pointer is allowed. */
 
 static inline const sw_space_view *sw_prefetch_view(const sw_heap *heap) {
     return &heap->space->view;

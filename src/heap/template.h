@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The templates of allocation and free: functions that are always inlined. With constants as
- * arguments the allocation template becomes the specialised paths of src/gen/paths_*.c; with values
- * known at run time only, it becomes the generic path of alloc.c.
+/* The templates of allocation and free: functions that are always inlined. With constant arguments
+ * the allocation template becomes the specialised paths of src/gen/paths_*.c; with values known
+ * only at run time, the generic path of alloc.c.
  *
  * Specialised paths serve only plain heaps (sw_heap.mode is 0) with the table whose constants were
  * used.
@@ -21,15 +21,15 @@ static sw_always_inline void *sw_template_pop(sw_cache_bin *bin, uint64_t bits, 
     return (void *)(bin->base + SW_FAST_LOWEST(bits) * bytes); /* 64 slots have less than 4 GiB */
 }
 
-/* Whether an object must be cleared: an object with pointers always, another one if the caller asks
- * for it, and neither if the span has no old bytes. */
+/* Whether an object must be cleared: if it has pointers or the caller requests it, unless the span
+ * has no old bytes. */
 static sw_always_inline bool sw_template_must_zero(const sw_span *span, unsigned flags,
                                                    unsigned kind) {
     return (kind == SW_TEMPLATE_SCAN || (flags & SW_ZERO) != 0) && span->needzero;
 }
 
-/* Takes the slot that the newest hint names; the bin has a hint. False: the hint is out of date, or
- * another thread has freed the slot as well. */
+/* Takes the slot of the newest hint; the bin has a hint. False: the hint is stale, or another
+ * thread has freed the slot too. */
 static sw_always_inline bool sw_template_take_hinted(sw_cache_bin *bin, void **p) {
     const sw_hint *hint = sw_bin_hints_end(bin) - 1;
     sw_word *word = hint->word;
@@ -44,7 +44,8 @@ static sw_always_inline bool sw_template_take_hinted(sw_cache_bin *bin, void **p
     return true;
 }
 
-/* The functions in which inline paths go on. span_class: that of the size, or SW_CLASS_OF_SIZE. */
+/* The functions in which inline paths continue. span_class: that of the size, or
+ * SW_CLASS_OF_SIZE. */
 typedef void *sw_alloc_slow_fn(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class);
 typedef void sw_free_slow_fn(sw_cache *cache, void *ptr, const char *op);
 
@@ -86,7 +87,7 @@ static sw_always_inline void *sw_template_clear(void *p, uint32_t bytes) {
 }
 
 /* Allocates a small object of a plain heap from the bin of its class, which is known at run time
- * only. flags: 0 or SW_ZERO. A short slot is cleared even if it is clean, because looking would
+ * only. flags: 0 or SW_ZERO. A short slot is cleared even if it is clean, because the check would
  * take as long. */
 static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_bin *bin, size_t size,
                                                 unsigned flags, uint32_t span_class,
@@ -107,7 +108,7 @@ static sw_always_inline void *sw_template_plain(sw_cache *cache, sw_cache_bin *b
     return hinted || bin->span->needzero ? memset(p, 0, bin->bytes) : p;
 }
 
-/* The mark (sw_span_mark) of a span that the cache owns; a larger number for any other span. */
+/* The mark (sw_span_mark) of a span that the cache owns; a larger number for other spans. */
 static sw_always_inline uintptr_t sw_template_mark(const sw_cache *cache, const sw_span *span) {
     return (uintptr_t)__atomic_load_n(&span->owner, __ATOMIC_RELAXED) ^ (uintptr_t)cache;
 }

@@ -13,18 +13,18 @@
 
 /* --- forks ------------------------------------------------------------------------------------ */
 
-/* Before a fork every lock is taken, in order, so that the data that they cover is whole in the
- * child. Other threads may be in the middle of a lock-free step. So the child trusts only the words
- * of their caches' spans, and moves all these spans to the central lists. It does the same with
- * caches made by sw_cache_open, which any thread may have been using; these stay open, without a
- * span. Only a slot that another thread was taking at that moment is lost.
+/* Before a fork every lock is taken, in order, so that the data they protect is consistent in the
+ * child. Other threads may be in the middle of a lock-free operation. So the child trusts only the
+ * words of their caches' spans, and moves all these spans to the central lists. It does the same
+ * with caches opened by sw_cache_open, which any thread may have been using; these stay open,
+ * without spans. Only a slot that another thread was taking at that moment is lost.
  *
  * Other libraries' handlers that were registered before ours run after fork_prepare, and before
- * fork_parent and fork_child. They may allocate: meanwhile the forking thread passes all these
+ * fork_parent and fork_child. They may allocate, so until then the forking thread passes all these
  * locks without taking them (sw_os_lock_pass). */
 
 /* Takes the locks of a heap. Pages that were taken out become free again, so that in the child none
- * are on their way back to the system. */
+ * are being returned to the system. */
 static void lock_heap(sw_heap *heap) {
     sw_heap_lock(heap);
     sw_pages_purge_stop(&heap->pages);
@@ -54,8 +54,8 @@ static bool is_torn(const sw_cache *cache) {
     return cache->cold->closed == 0 && cache != sw_registry_own_cache(cache->heap);
 }
 
-/* A bit for each word of the half that has frees by other threads. It does not matter whether they
- * were announced, because the child may not have the thread that would announce them. */
+/* A bit for each word of the half that has frees by other threads, whether announced or not,
+ * because the child may not have the thread that would announce them. */
 static uint64_t pending_words(const sw_span *span, uint32_t half) {
     uint32_t count = sw_span_word_count(span);
     uint64_t words = 0;
@@ -75,7 +75,7 @@ static void drain_all(sw_heap *heap, sw_span *span) {
         sw_central_list_full(heap, span); /* kept spans were forgotten before */
     }
     for (uint32_t half = 0; half < 2 && span->state != SW_SPAN_UNUSED; half++) {
-        uintptr_t doubled; /* a drain may give the span up, which makes its record unused */
+        uintptr_t doubled; /* a drain may release the span, and so its record */
         uint64_t pending = pending_words(span, half);
         if (!sw_span_has_single_word(span))
             sw_space_cold(heap->space, span)->remote_words[half] = pending;
@@ -90,8 +90,8 @@ static void drain_all(sw_heap *heap, sw_span *span) {
     }
 }
 
-/* Frees the pages of a large object that does not live: since the shelves were emptied, no cache
- * has it. */
+/* Frees the pages of a large object that is not live: the shelves were emptied, so no cache has
+ * it. */
 static void recover_large(sw_heap *heap, sw_span *span) {
     if (!sw_span_large_lives(span)) sw_shelf_release(heap, span);
 }
@@ -105,8 +105,8 @@ static bool recover_span(sw_heap *heap, sw_span *span, void *arg) {
     return true;
 }
 
-/* Counts the pages of a span for its class. All counts are made anew, because a thread that was
- * changing the class of a span may have subtracted its pages from one class and not yet added them
+/* Counts the pages of a span for its class. All counts are recomputed, because a thread that was
+ * changing the class of a span may have subtracted its pages from one class but not yet added them
  * to the other. */
 static bool count_class_pages(sw_heap *heap, sw_span *span, void *arg) {
     (void)arg;
@@ -171,9 +171,9 @@ void sw_fork_register(void) {
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* Closes the caches of a thread that ends. Another thread may destroy one of their heaps meanwhile:
- * the user cannot order that against the exit of a thread, because the exit is not a call on the
- * heap. True: there was a cache to close. */
+/* Closes the caches of a thread that ends. Another thread may destroy one of their heaps at the
+ * same time: the user cannot order this with the exit of a thread, which is not a call on the heap.
+ * True: there was a cache to close. */
 static bool close_caches(sw_thread *thread) {
     bool closed = false;
     sw_registry_drop_default();
@@ -212,13 +212,13 @@ static sw_thread *make_thread(void) {
         change; /* the next call may allocate, in a program whose malloc this heap is */
     sw_registry_change_begin(&change, thread);
     /* If the system refuses this, the thread's cache is not closed at its end, and its spans are
-     * not reused. That does no other harm. */
+     * not reused. Nothing else fails. */
     thread->exits = sw_os_at_thread_exit(end_thread, thread);
     sw_registry_change_end(&change);
     return thread;
 }
 
-/* Gives memory of the heap back after the system has refused memory for a thread's record. */
+/* Returns memory of the heap after the system has refused memory for a thread's record. */
 static void relieve(sw_heap *heap) {
     sw_os_lock_acquire(&heap->lock);
     (void)sw_reclaim_for_metadata(heap);
@@ -292,7 +292,7 @@ sw_cache *sw_thread_default_cache(void) {
 }
 
 /* Registers the fork handlers when the library is loaded, before there are threads. In some C
- * libraries the registration allocates, so it must not happen under a lock of ours. If it is
- * refused, only children of multi-threaded parents are unprotected. (The constructor is in this
- * file because the fork.o of a static library is linked only if something calls it.) */
+ * libraries the registration allocates, so it must not happen under a lock of ours. If it fails,
+ * only forks of multi-threaded processes are unsafe. (The constructor is in this file because the
+ * fork.o of a static library is linked only if something calls it.) */
 __attribute__((constructor)) static void register_fork(void) { sw_fork_register(); }

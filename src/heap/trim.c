@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trimming, which returns everything that is not in use, and sweeping for a collector. */
+/* Trimming, which returns all unused memory, and sweeping for a collector. */
 #include "heap/alloc.h"
 #include "heap/cache.h"
 #include "heap/central.h"
@@ -41,8 +41,7 @@ size_t sw_heap_trim(sw_heap *heap) {
 
 /* --- sweeps ----------------------------------------------------------------------------------- */
 
-/* Dead slots go back to the owner of their span: to the caller's cache, to another cache, or to
- * the heap. */
+/* Dead slots return to the owner of their span: the caller's cache, another cache, or the heap. */
 
 static sw_swept sweep_large(sw_heap *heap, sw_span *span, const uint64_t *marks) {
     if (!sw_span_large_lives(span)) return (sw_swept){0};

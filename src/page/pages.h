@@ -184,18 +184,18 @@ void sw_pages_purge_finish(sw_pages *pages);
 /* As sw_pages_purge_finish, before a fork. No runs are taken out until the next tick. */
 void sw_pages_purge_stop(sw_pages *pages);
 
-/* Called when a request takes `fresh` pages that are not held yet, SW_TAKE_OUT_BYTES or more, while
- * the heap's free held pages are in runs too short for it. Takes out free held pages, at most
- * `fresh`, the highest first, from runs of at least SW_TAKE_OUT_RUN_PAGES pages. Without this,
- * large objects of many sizes would each leave a hole of resident memory until the next tick. If
- * more pages are in use than at any such request before, `fresh` included, the heap grows, and none
- * need stay. Otherwise blocks come and go, and 1 / SW_FREE_SHARE of the pages in use stay. */
+/* Called when a request needs `fresh` pages that are not held yet, SW_TAKE_OUT_BYTES or more,
+ * because the runs of free held pages are too short. Takes out free held pages, at most `fresh`,
+ * the highest first, from runs of at least SW_TAKE_OUT_RUN_PAGES pages. Without this, large objects
+ * of many sizes would each leave a hole of resident memory until the next tick. If more pages are
+ * in use than at any such request before, `fresh` included, the heap grows, and none need stay.
+ * Otherwise large blocks are being replaced, and free pages up to 1 / SW_FREE_SHARE of those in use
+ * stay. */
 void sw_pages_bound_free(sw_pages *pages, uint32_t fresh);
 
 /* Called after the system has refused memory. It purges the free pages at the end of each window's
  * accessible part and makes them inaccessible, because limits may count every writable page of a
- * process (ulimit -d). Returns their bytes; 0: 0: the system would refuse another request as
- * well. */
+ * process (ulimit -d). Returns their bytes; 0: the system would refuse another request too. */
 uint64_t sw_pages_uncommit_ends(sw_pages *pages);
 
 /* --- windows.c ------------------------------------------------------------------------------- */

@@ -128,8 +128,8 @@ void sw_pages_purge_finish(sw_pages *pages) {
 
 /* --- choosing the pages ----------------------------------------------------------------------- */
 
-/* Decides which free pages are purged (pages.h): at decay ticks, on request, in exchange for the
- * pages that a large request takes, and after the system has refused memory. */
+/* Decides which free pages are purged (pages.h): at decay ticks, on request, to make up for the new
+ * pages of a large request, and after the system has refused memory. */
 
 /* Finds the next run, at or after *from, of pages that are free and held, and also idle if
  * `idle_only`. Sets *from to its start and returns its length; 0: there is none. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A space is a range of addresses with a page map and span records. One live space serves all heaps
  * of the process, so one load of its page map finds the span of any pointer. Each dry heap has its
- * own space, whose addresses are only numbers.
+ * own space, whose addresses are never mapped.
  *
  *   address:   base ........ windows handed to heaps, each a power of two, naturally aligned ...
  *   page map:  a u32 per frame (4 KiB): span id;  0: never an object's; 1: released

@@ -91,9 +91,9 @@ static sw_always_inline void write_pair(entry_pair *pair, uint64_t two) {
     __atomic_store_n(pair, two, __ATOMIC_RELAXED);
 }
 
-/* The stores are atomic, because a collector that marks meanwhile follows pointers to this range. A
- * large object has hundreds of entries, so they are written in pairs, and four pairs at a time: the
- * compiler unrolls no loop of atomic stores. */
+/* The stores are atomic, because a collector that marks concurrently follows pointers to this
+ * range. A large object has hundreds of entries, so they are written in pairs, and four pairs at a
+ * time: the compiler unrolls no loop of atomic stores. */
 static void write_entries(uint32_t *entry, uint64_t n, uint32_t span_id) {
     const uint64_t two = (uint64_t)span_id << 32 | span_id;
     if ((uintptr_t)entry % sizeof two != 0 && n > 0) {

@@ -177,7 +177,7 @@ sw_slot_kind sw_span_locate(const sw_span *span, uintptr_t p, uint32_t *slot) {
 }
 
 /* Called for any pointer that a program frees. If two threads free the same object at once, the
- * span may be released meanwhile. So `words` is read only once; it is NULL if the record was
+ * span may be released concurrently. So `words` is read only once; it is NULL if the record was
  * cleared. */
 bool sw_span_slot_live(const sw_span *span, uint32_t slot) {
     const sw_word *words = __atomic_load_n(&span->words, __ATOMIC_RELAXED);

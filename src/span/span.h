@@ -130,12 +130,12 @@ static inline void sw_span_set_owner(sw_span *span, sw_cache *cache, sw_span_mar
 
 #define SW_SPAN_ARENAS ((uintptr_t)1 << 63)
 
-/* While a large object lives, `owner` of its record is the object's address, which is no cache's. A
- * free exchanges that address for NULL in one atomic step: only one of several frees succeeds, and
- * a free of an old pointer fails even if the record describes another span by then. If `owner` is
- * NULL, the span has no live object; a cache keeps it (heap/alloc.h), or it is in transit. While an
- * arena owns the object, `owner` also has the bit SW_SPAN_ARENAS, which no address has, so that
- * every free or resize by address fails. */
+/* While a large object is live, `owner` of its record is the object's address, which differs from
+ * every cache's. A free exchanges that address for NULL in one atomic step: only one of several
+ * frees succeeds, and a free of an old pointer fails even if the record describes another span by
+ * then. If `owner` is NULL, the span has no live object; a cache keeps it (heap/alloc.h), or it is
+ * in transit. While an arena owns the object, `owner` also has the bit SW_SPAN_ARENAS, which no
+ * address has, so that every free or resize by address fails. */
 
 static inline bool sw_span_large_lives(const sw_span *span) {
     return __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE) != NULL;
@@ -143,7 +143,7 @@ static inline bool sw_span_large_lives(const sw_span *span) {
 static sw_always_inline void sw_span_large_begin(sw_span *span) {
     __atomic_store_n(&span->owner, (sw_cache *)span->base, __ATOMIC_RELEASE);
 }
-/* Ends the life of the large object at p. False: no live large object starts there. */
+/* Frees the large object at p, but not its pages. False: no live large object starts there. */
 static sw_always_inline bool sw_span_large_end(sw_span *span, uintptr_t p) {
     sw_cache *live = (sw_cache *)p;
     return __atomic_compare_exchange_n(&span->owner, &live, NULL, false, __ATOMIC_ACQ_REL,
@@ -177,7 +177,7 @@ static inline bool sw_span_dirty_seen(const sw_span *span) {
  * sw_words_bytes(size, slots) bytes, and is NULL if that is 0. */
 void sw_span_init(sw_span *span, uintptr_t base, uint32_t size, uint32_t slots, uint32_t span_class,
                   sw_word *words, bool needzero);
-/* Initialises the record of a large object that does not live yet. */
+/* Initialises the record of a large object that is not live yet. */
 void sw_span_init_large(sw_span *span, uintptr_t base, bool noscan, bool needzero);
 void sw_span_clear(sw_span *span);
 
@@ -193,7 +193,7 @@ static sw_always_inline uint32_t sw_span_slot_of(const sw_span *span, uintptr_t 
 }
 
 /* Returns whether the record is that of a large object. Unlike `state`, this does not change while
- * an object lives, so any thread that has the object may call it. */
+ * an object is live, so any thread that has the object may call it. */
 static inline bool sw_span_is_large(const sw_span *span) { return span->magic == 0; }
 
 /* Returns the bytes of a slot; 0 for large objects. It takes a division, so fast paths read the

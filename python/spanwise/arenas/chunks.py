@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chunks that all arenas of the process share."""
+"""The pool of chunks that all arenas of the process share."""
 
 from __future__ import annotations
 

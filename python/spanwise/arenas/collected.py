@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arenas and collected heaps: heaps that mark from an arena, and objects that an arena ends with.
+"""Arenas and collected heaps: heaps that mark from an arena, and objects whose end frees one.
 
 A heap must not begin a cycle while another thread is inside a call on an arena that it marks from,
-and the finalizer of an object frees an arena without Python. So each call on an arena holds the
-locks of the heaps that know it: first the arena's, then those of the heaps by their numbers, then
-`kept.ending`.
+and an object's finalizer in C may free an arena. So each call on an arena holds the locks of its
+heaps. Lock order: the arena's, then those of the heaps by their numbers, then `kept.ending`.
 """
 
 from __future__ import annotations

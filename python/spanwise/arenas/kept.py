@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps the memory of an arena: the `Arena`, its arrays, holds, and an object that has it."""
+"""What keeps the memory of an arena: the `Arena`, its arrays, holds, and an object that owns it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 
 Flags and sources must equal those of cmake/SpanwiseLibrary.cmake and SpanwiseTargets.cmake.
 
-Each program has its own process group, so a compiler's children end with it. Ctrl-C and SIGTERM
-therefore reach only the build, which ends all programs. A handler notes the signal
+Each program has its own process group, so that a compiler can be killed with its children. So
+Ctrl-C and SIGTERM reach only the build, which ends all programs: a handler stores the signal
 (results/jobs.py), and `run_steps` polls for it.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handle Ctrl-C while a command starts. It is loaded first, so it imports no module of ours."""
+"""Handle Ctrl-C while a command starts. It is loaded first, so it imports no other module."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cycles of a collector and how long each call took; accounts, map and debug options."""
+"""The cycles of a collector and the time of each call; ledger, map and debug options."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of five articles about memory, and models of what they measured: append, block sizes.
 
-`claims.json` in examples/lessons quotes the claims as printed, which no test asserts, in groups
-with one verdict and its reason.
+`claims.json` in examples/lessons quotes the claims verbatim, in groups with a verdict and its
+reason.
 """
 
 from __future__ import annotations

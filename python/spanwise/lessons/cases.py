@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases of articles about Go, in C: single operations, a game, and many small values.
 
-The C code is in examples/lessons. This module lists the cases, says why each value is on the stack
-or on the heap, and prints our figures next to those of the articles and of Go.
+The C code is in examples/lessons. This module lists the cases, explains why each value is on the
+stack or on the heap, and prints our figures next to those of the articles and of Go.
 """
 
 from __future__ import annotations

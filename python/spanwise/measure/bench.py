@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fit tables to programs, and run programs under several allocators (docs/design/programs.md).
 
-A table is fitted to the first input of each program. Runs of a round follow each other, so other
-load on the machine affects all alike. Their order changes from round to round. A run fails if its
-stdout differs from that of the plain run.
+A table is fitted to the first input of each program. The runs of a round follow each other, so
+other load on the machine affects all of them alike. Their order changes from round to round. A run
+fails if its stdout differs from that of the plain run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Pareto front: simulated waste at the peak versus number of classes.
 
-More classes round up less but leave more spans partly empty, longer spans have shorter tails but
-leave more of them empty, and more caches hold back more free slots. The sum is U-shaped.
+More classes round up less but leave more spans partly empty; longer spans have shorter tails but
+more free slots; more caches hold more free slots. So the total waste is U-shaped.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exact search for a table by a formula, and the options of all searches."""
+"""The exact search for the table with the least cost, and the options of all searches."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures: each function draws on the given Axes, or on a new figure, and returns the Axes.
 
-Several fit in a figure of `plt.subplots(2, 2, layout="constrained")`, which makes room for text.
+To draw several in a figure, use `plt.subplots(2, 2, layout="constrained")`.
 
 Modules register their functions in PICTURES, where `results.rows.draw` finds them for the `plot()`
-methods of models. matplotlib is imported at the first picture, because that takes a while.
+methods of models. matplotlib is imported for the first picture, because the import is slow.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notebook widgets: sliders that redraw a picture, and heap maps to zoom and to scrub over time.
+"""Notebook widgets: sliders that redraw a picture, and heap maps with zoom and a time slider.
 
 They need anywidget (the extra `widget`). Without it, or in a front end without widgets, the same
 call shows a picture; see docs/design/inspect.md.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convert files of other tools to recordings (docs/design/export.md).
 
-A list of calls (Android's memory_replay, mtrace, heaptrack, Go traces) becomes the same history.
-A snapshot (heap profiles, jemalloc's statistics) has sizes, counts and perhaps call sites. It
-becomes objects that are allocated one after another and live to the end. That is enough to propose
-tables, and for ledgers of full spans.
+A list of calls (Android's memory_replay, mtrace, heaptrack, Go traces) becomes a recording of these
+calls. A snapshot (heap profiles, jemalloc's statistics) has sizes, counts and perhaps call sites.
+It becomes objects that are allocated one after another and live to the end, which is enough to
+propose tables, and for ledgers of full spans.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """Read ELF files: interpreter, needed libraries, sections, build id and functions.
 
 Only 64-bit little-endian files are supported, as on x86-64 and arm64 (System V ABI, ELF-64
-object file format). A file may be damaged, so each read is checked. Only reading functions loads
-numpy, because a program is examined before it starts.
+object file format). A file may be damaged, so each read is checked. numpy is loaded only to read
+functions, because programs are examined before they start.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order raw recordings once the recorded program has ended."""
+"""Convert raw recordings to ordered ones after the recorded program has ended."""
 
 from __future__ import annotations
 

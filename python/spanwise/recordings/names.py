@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Name call sites: functions and lines of return addresses, without allocator wrappers."""
+"""Symbolize call sites: functions and lines of return addresses, without allocator wrappers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool would save: the same operations, with some objects in caches of their own."""
+"""What a pool would save: the same operations, with some objects in separate caches."""
 
 from __future__ import annotations
 

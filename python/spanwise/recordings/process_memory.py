@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The share of a process's resident memory that malloc returned, which is recorded."""
+"""The share of a process's resident memory that came from malloc, and so is recorded."""
 
 from __future__ import annotations
 

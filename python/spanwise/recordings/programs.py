@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a program, check that a library can be preloaded into it, start it, pass signals on."""
+"""Find a program, check that a library can be preloaded into it, start it, forward signals."""
 
 from __future__ import annotations
 

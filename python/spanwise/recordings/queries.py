@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries about a recording or a set of recordings, and advice, exports and plots made from them.
 
-A query checks its arguments, shows progress, queries each recording, and sums the answers.
-`recording.py` answers for one recording, in methods with an underscore. `summary.py` and the
-modules of the result types sum answers.
+A query checks its arguments, shows progress, queries each recording, and sums the results.
+Methods with an underscore in `recording.py` query one recording. `summary.py` and the modules of
+the result types sum results.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshots of a recording whose program still runs: SIGUSR1 takes one."""
+"""Snapshots of a recording while its program runs: SIGUSR1 takes one."""
 
 from __future__ import annotations
 

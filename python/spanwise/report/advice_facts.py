@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One piece of advice, and what the rules read to find it."""
+"""One piece of advice, and the facts from which the rules derive it."""
 
 from __future__ import annotations
 

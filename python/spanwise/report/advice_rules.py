@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of advice: each looks for one way in which memory is wasted."""
+"""The rules of advice: each detects one cause of waste."""
 
 from __future__ import annotations
 

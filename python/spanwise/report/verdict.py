@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict on a program's memory: one sentence, and short findings that explain it."""
+"""The verdict on a program's memory: one sentence and short explanations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File helpers: atomic writes, checks before the work, and one-line errors from readers."""
+"""File helpers: atomic writes, early checks of output paths, and one-line errors from readers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of rows: JSON lines, a header and then a row per result, written as they finish.
 
-A killed program leaves whole rows and perhaps a truncated last line, which is dropped. Fields are
+After a kill the file has whole rows and perhaps a truncated last line, which is dropped. Fields are
 checked when a file is read. Sweeps: docs/design/sweep.md; benchmarks: docs/design/programs.md.
 """
 

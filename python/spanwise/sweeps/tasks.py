@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of a sweep (one recording and one table each), their rows, and their engines.
+"""The tasks of a sweep (one recording and one table each), their rows, and their executors.
 
 A task is sent as JSON: the recording by path and hash, the table by its classes. Rows are plain
-values, even those of failures. A task that is lost with its worker becomes a failed row, and all
-other work goes on.
+values, even those of failures. If a worker dies, its task becomes a failed row, and the other tasks
+continue.
 """
 
 from __future__ import annotations
