@@ -303,8 +303,17 @@ def _parse_lines(rows: list[str]) -> dict[int, list[tuple[str, str]]]:
             bare = re.split("[<(]", row, maxsplit=1)[0]
             if "/include/c++/" in file and "::" not in bare and not row.startswith("_Z"):
                 row = f"std::{row}"  # noqa: PLW2901
-            calls.append((_VERSION.sub("", row), f"({Path(file).name}:{line})"))
+            calls.append((_VERSION.sub("", row), f"({_short(file)}:{line})"))
     return {address: each for address, each in found.items() if each}
+
+
+_CRATE_FILE = re.compile(r"/registry/src/[^/]+/([^/]+-\d[^/]*)/")
+
+
+def _short(file: str) -> str:
+    """The name of a source file; that of a Rust package comes after the package and its version."""
+    crate = _CRATE_FILE.search(file)
+    return f"{crate[1]}/{Path(file).name}" if crate else Path(file).name
 
 
 # --- allocator wrappers ---------------------------------------------------------------------------
@@ -471,6 +480,25 @@ def in_runtime_library(frame: str) -> bool:
     """Return whether a return address, "module+0xoffset", is in a runtime library."""
     file = frame.rpartition("+0x")[0].rpartition("/")[2]
     return RUNTIME.fullmatch(file) is not None
+
+
+_OF_CRATE = re.compile(r" \(([^/()]+-\d[^/()]*)/[^/()]+\.rs:\d+\)$")
+
+
+def in_dependencies(names: Sequence[str]) -> list[bool]:
+    """Return which names of a stack are of packages that a Rust program depends on.
+
+    If no function is of sources outside of packages, the program is a package itself, as cargo
+    installs it: then the outermost one is the program's.
+    """
+    found = [_OF_CRATE.search(name) for name in names]
+    crates = [one[1] if one else "" for one in found]
+    is_local = any(
+        not crate and re.search(r"\.rs:\d+\)$", name) and not _is_standard(name)
+        for crate, name in zip(crates, names, strict=True)
+    )
+    own = "" if is_local else next(filter(None, reversed(crates)), "")
+    return [crate not in ("", own) for crate in crates]
 
 
 def _starts(name: str) -> bool:

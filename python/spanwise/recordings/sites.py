@@ -14,6 +14,7 @@ from spanwise import _format
 from spanwise.recordings.names import (
     Folding,
     entry,
+    in_dependencies,
     in_runtime_library,
     name_frames,
     named_call,
@@ -86,7 +87,8 @@ def _with_names(
     folding: Folding,
 ) -> AnySite:
     every = tuple(name for frame in site.frames for name in found[frame])
-    of_runtime = [runtime[frame] for frame in site.frames for _ in found[frame]]
+    libraries = (runtime[frame] for frame in site.frames for _ in found[frame])
+    of_runtime = [a or b for a, b in zip(libraries, in_dependencies(every), strict=True)]
     names = folding.of(every, of_runtime)
     through = entry(every, names, of_runtime)
     made = replace(cast(Any, site), names=names, full_names=every, through=through)
@@ -144,10 +146,10 @@ def same_sites(frames: Mapping[int, tuple[str, ...]]) -> dict[int, int]:
 def callers(sites: Sequence[Framed], most: int) -> list[str]:
     """Return the innermost caller of each site, followed by its callers while they fit.
 
-    A function of a runtime library, or of Python's standard library, that it called is named
-    after it: "main (a.c:3) through printf". Callers have no parameters, file and line, and a
-    function that calls itself is named once. Sites with equal texts show the first caller in which
-    they differ, or the address.
+    A function of a runtime library, of Python's standard library or of a Rust package that it
+    called is named after it: "main (a.c:3) through printf". Callers have no parameters, file and
+    line, and a function that calls itself is named once. Sites with equal texts show the first
+    caller in which they differ, or the address.
 
     Args:
         sites: call sites.

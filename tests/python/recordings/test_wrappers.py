@@ -18,6 +18,7 @@ from spanwise.recordings.live_sites import LiveSite
 from spanwise.recordings.names import (
     Folding,
     entry,
+    in_dependencies,
     in_runtime_library,
     is_wrapper,
     plain_function,
@@ -453,6 +454,34 @@ def test_frames_of_runtime_libraries_are_folded_by_hand() -> None:
 )
 def test_entries_have_public_names(function: str, public: str) -> None:
     assert entry((function, "main"), ("main",), (True, False)) == public
+
+
+ADD = "stats::frequency::Frequencies<T>::add (streaming-stats-0.2.3/frequency.rs:29)"
+RUN = "xsv::cmd::frequency::run (xsv-0.13.0/frequency.rs:141)"
+START = "std::rt::lang_start (rt.rs:165)"
+
+
+@pytest.mark.parametrize(
+    ("names", "folded"),
+    [
+        ((ADD, RUN, "xsv::main (xsv-0.13.0/main.rs:70)", START), [True, False, False, False]),
+        ((ADD, "tool::count (count.rs:3)", START), [True, False, False]),
+        # A runtime of threads is the outermost, but the program's sources are elsewhere.
+        ((ADD, "tool::count (count.rs:3)", "rayon::join (rayon-1.8.0/join.rs:9)"),
+         [True, False, True]),
+        (("main (main.c:3)",), [False]),
+        ((), []),
+    ],
+)  # fmt: skip
+def test_packages_that_a_rust_program_depends_on(
+    names: tuple[str, ...], folded: list[bool]
+) -> None:
+    assert in_dependencies(names) == folded
+
+
+def test_a_site_in_a_package_is_called_by_the_program() -> None:
+    assert Folding().of((ADD, RUN), in_dependencies((ADD, RUN))) == (RUN,)
+    assert entry((ADD, RUN), (RUN,), (True, False)) == "stats::frequency::Frequencies::add"
 
 
 # --- text -----------------------------------------------------------------------------------------
