@@ -176,7 +176,7 @@ void record_thread_flush(record_thread *thread) {
 
 void record_threads_read_memory(bool last) {
     int saved = errno;
-    if (record_memory_begin(last)) {
+    for (; record_memory_begin(last); last = false) { /* again if it has grown meanwhile */
         for (record_thread *t = record_all_threads(); t != NULL; t = t->next)
             record_memory_mark(&t->raw);
         record_memory_end();

@@ -106,7 +106,8 @@ static void add_pauses(swt_retained *r, const swt_notes *notes) {
 void swt_retained_init(swt_retained *r, const swt_notes *notes) {
     *r = (swt_retained){0};
     const char *series = last_value(notes, "rss_series");
-    if (series != NULL) read_series(r, series);
+    if (series == NULL) return;
+    read_series(r, series);
     if (r->duration_ns == 0) return;
     uint64_t others = last_number(notes, "rss_mapped") + last_number(notes, "rss_data") +
                       last_number(notes, "rss_file") + last_number(notes, "rss_recorder");

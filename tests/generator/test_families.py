@@ -366,7 +366,7 @@ def test_no_family_of_that_name() -> None:
 
 @pytest.mark.parametrize("largest", [0, 100, 1 << 20])
 def test_bad_largest(largest: int) -> None:
-    with pytest.raises(SizeClassError, match=f"largest {largest}: must be"):
+    with pytest.raises(SizeClassError, match=f"largest_bytes {largest}: must be"):
         families.pow2(largest)
-    with pytest.raises(SizeClassError, match=f"largest {largest}: must be"):
+    with pytest.raises(SizeClassError, match=f"largest_bytes {largest}: must be"):
         families.fibonacci(largest)

@@ -76,14 +76,15 @@ class FileSource:
 
     def __init__(self, path: str | os.PathLike[str], valid_prefix: bool) -> None:
         self.path = os.fspath(path)
-        self.flags = int(lib.SW_TRACE_SAMPLED)  # Python has a reader of its own for samples
-        self.flags |= int(lib.SW_TRACE_VALID_PREFIX) if valid_prefix else 0
+        self.valid_prefix = valid_prefix
+        self._flags = int(lib.SW_TRACE_SAMPLED)  # Python has a reader of its own for samples
+        self._flags |= int(lib.SW_TRACE_VALID_PREFIX) if valid_prefix else 0
         self._raw = _lib.c_path(path)
 
     def open(self) -> Owned:
         """Return a C reader, which is closed with its last reference."""
         out = ffi.new("sw_trace **")
-        check(lib.sw_trace_open(self._raw, self.flags, out), self.path)
+        check(lib.sw_trace_open(self._raw, self._flags, out), self.path)
         return Owned(out[0], lib.sw_trace_close)
 
     def batches(self) -> Iterator[Batch]:

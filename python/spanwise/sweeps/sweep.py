@@ -282,7 +282,7 @@ def _describe_recording(given: Any, valid_prefix: bool) -> tuple[Recording, dict
     source = recording.source
     if isinstance(source, FileSource):
         entry["path"] = str(Path(source.path).absolute())
-        entry["valid_prefix"] = bool(source.flags)
+        entry["valid_prefix"] = source.valid_prefix
         entry["sha256"] = file_sha256(entry["path"])
     else:
         assert isinstance(source, ArraySource)
