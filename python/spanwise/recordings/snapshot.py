@@ -81,7 +81,7 @@ def take_snapshot(pid: int, raw: Path, areas: Path, output: Path) -> str:
         with _stopped(pid) as is_stopped:
             if not is_stopped or not raw.exists():
                 return "no snapshot: the program has ended, or does not record yet"
-            size = raw.stat().st_size
+            size, rss = raw.stat().st_size, _resident_bytes(pid)
             blocks = f"{raw.name}.areas"
             shutil.copyfile(areas / blocks, folder / blocks)
         stopped_ns = round(1e9 * (time.perf_counter() - start))
@@ -95,9 +95,14 @@ def take_snapshot(pid: int, raw: Path, areas: Path, output: Path) -> str:
     summary = History(FileSource(place, valid_prefix=False)).summary
     return (
         f"{place.name}: snapshot, {_format.plural(summary.events, 'event')} in"
-        f" {_format.seconds(summary.duration_ns)}; the program was stopped for"
-        f" {_format.seconds(stopped_ns)}"
+        f" {_format.seconds(summary.duration_ns)}, RSS now {_format.size(rss)}; the program was"
+        f" stopped for {_format.seconds(stopped_ns)}"
     )
+
+
+def _resident_bytes(pid: int) -> int:
+    pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGESIZE")
 
 
 @contextmanager

@@ -253,8 +253,8 @@ def _pinning_advice(facts: AdviceFacts, row: Any, saved: int, at: str, lasting: 
     change = "Allocate them from a pool or an arena of their own, so that their spans are full."
     if lasting:
         change = (
-            "One pool for all of them does not help, because their freed neighbours came from the"
-            " same place: allocate those that live long in a function and a pool of their own."
+            "A pool for this call site would not help, because the objects that it freed would be"
+            " in the same pool: allocate those that live long in a function and a pool of their own."
         )
         if _GROWS.search(place):
             change += " If they are buffers that grow, reserve their final size."
@@ -376,7 +376,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
         )
 
 
-_ARENAS = ", but not those at the end of a thread's arena."
+_ARENAS = "; arenas of threads keep the free part at their end."
 _METADATA = ", but not the allocator's own data and what threads have cached."
 _PURGE = {
     "jemalloc": 'Call mallctl("arena.4096.purge")',

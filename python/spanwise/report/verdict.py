@@ -13,7 +13,9 @@ from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory
 from spanwise.report.advice_facts import MODEL_SHARE, AdviceFacts
 
 _KEPT_MORE = 1.1
-"""What malloc keeps later is a finding if that is so many times the waste at the peak."""
+"""What malloc keeps later is a finding if that is so many times the waste at the peak,"""
+_KEPT_LEAST = 0.1
+"""and this share of what it has."""
 _NEARLY = 0.95
 _HOLDERS = 3
 """So many call sites are named,"""
@@ -51,10 +53,10 @@ def verdict(facts: AdviceFacts) -> str:
         f" {_format.size(memory.malloc_bytes)} resident in {facts.recording.allocator}'s malloc"
         f"{_share(facts, memory)}"
     )
+    if memory.recorded_share < MODEL_SHARE:
+        return f"{said}."  # what its malloc wastes says little about the process
     requested = f"{_format.size(facts.requested_bytes)} requested"
     if facts.own_wasted < 0:
-        if memory.recorded_share < MODEL_SHARE:
-            return f"{said}."
         return f"{said} for {requested}, some of it never written: its waste is not known."
     if facts.untouched_bytes:
         requested += f", {_format.size(facts.untouched_bytes)} of it never written"
@@ -75,7 +77,10 @@ def nothing(facts: AdviceFacts) -> str:
         share = _format.share(memory.recorded_share, 1)
         return f"There is nothing to change in malloc, which has {share} of the private memory."
     if facts.as_recorded:
-        return f"No change that was simulated saves more than 1 % under {facts.as_recorded}."
+        return (
+            f"Nothing that helps in normal runs was found in a recording with {facts.as_recorded}."
+            " To need less, keep fewer or smaller objects, first those named above."
+        )
     if memory is not None and 0 <= facts.own_wasted < _LITTLE * memory.malloc_bytes:
         return (
             "Little is wasted: nearly all of it is memory that the program requested. To need less,"
@@ -90,7 +95,8 @@ def _each(facts: AdviceFacts) -> Iterator[Finding]:
     holders = _holders(facts) if is_recorded else []
     yield from (Finding("held by", text) for text in holders)
     if memory is not None and facts.own_wasted >= 0:
-        if kept is not None and _wasted(kept) > _KEPT_MORE * facts.own_wasted:
+        least = max(_KEPT_MORE * facts.own_wasted, _KEPT_LEAST * memory.malloc_bytes)
+        if kept is not None and _wasted(kept) > least:
             yield Finding("most waste", _kept(kept, facts.recording.summary.duration_ns))
         if not _share(facts, memory):
             share = _format.share(memory.recorded_share, 1)

@@ -93,7 +93,7 @@ def test_snapshots_are_whole(tmp_path: Path) -> None:
             said = snapshot(command)
             after = counts(tmp_path)
             assert said.startswith(f"a.snapshot-{i}.swt: snapshot, "), said
-            assert "the program was stopped for " in said
+            assert "MiB; the program was stopped for " in said
             found = sw.Recording.open(tmp_path / f"a.snapshot-{i}.swt")
             assert found.summary.gaps() == []
             live = found.live_histogram("end")
