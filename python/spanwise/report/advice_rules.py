@@ -254,7 +254,8 @@ def _pinning_advice(facts: AdviceFacts, row: Any, saved: int, at: str, lasting: 
     if lasting:
         change = (
             "A pool for this call site would not help, because the objects that it freed would be"
-            " in the same pool: allocate those that live long in a function and a pool of their own."
+            " in the same pool: allocate those that live long in a function and a pool of their"
+            " own."
         )
         if _GROWS.search(place):
             change += " If they are buffers that grow, reserve their final size."
