@@ -27,7 +27,7 @@ os.environ.pop("COLUMNS", None)  # a worker has 80, and tables would be cut
 
 
 def group_of(node_id: str) -> str:
-    """Which tests a test must run beside, by its node id (`file::name`)."""
+    """The group of tests that one worker runs, by a test's node id (`file::name`)."""
     file = node_id.split("::", 1)[0]
     for group, places in TOGETHER.items():
         if file.startswith(places):

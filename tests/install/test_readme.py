@@ -43,8 +43,8 @@ def test_c_example(example: Example, libdir: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("standard", ["c++11", "c++2b"])
 def test_cplusplus_example(standard: str, libdir: Path, prefix: Path, tmp_path: Path) -> None:
-    if shutil.which("g++") is None:
-        pytest.skip("g++ is not installed")
+    if shutil.which("g++") is None or not Path("/usr/include/flatbuffers").is_dir():
+        pytest.skip("g++ or FlatBuffers (libflatbuffers-dev) is not installed")
     (example,) = examples("cpp")
     (tmp_path / "example.cpp").write_text(example.code)
     flags = [f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{prefix}/include"]

@@ -92,7 +92,7 @@ static void returns_what_is_old(void) {
     end();
 }
 
-/* No call returns more than 8 chunks to the system unasked; the next ones continue. */
+/* Without a request to trim, a call returns at most 8 chunks to the system; the next continue. */
 static void returns_few_at_a_time(void) {
     enum { MANY = 20 };
     begin(SECOND);

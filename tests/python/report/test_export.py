@@ -207,7 +207,7 @@ def test_labels_by_hand(tmp_path: Path) -> None:
     """Two threads, two classes, one object of whole pages; the class is that of Go's table.
 
     33 and 40 bytes are of the slots of 48, 40,000 bytes take 40,960 of pages. Each thread
-    has a span of its own, of 8,192 bytes: its object keeps 8192 - 48 beside its round-up.
+    has a span of its own, of 8,192 bytes: its object keeps 8192 - 48 bytes and its round-up.
     """
     ops = make_ops((0, 0, 33), (0, 1, 40), (0, 2, 40_000), (0, 3, 9), (1, 3, 0))
     ops["thread"] = (0, 1, 1, 1, 0)
@@ -407,7 +407,7 @@ def test_npz_has_the_operations(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 4000])
 def test_parquet_has_the_operations(rows: int, tmp_path: Path, monkeypatch: Any) -> None:
-    """In several row groups, the last of them not full; the metadata beside them."""
+    """In several row groups, the last of them not full, with the metadata."""
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(export, "PARQUET_ROWS", 1500)
     swt, path = tmp_path / "a.swt", tmp_path / "a.parquet"
