@@ -57,7 +57,7 @@ def clipped(text: str) -> str:
 
 _PLURALS = {
     "child": "children",
-    "image before exec": "images before exec",
+    "program before exec": "programs before exec",
     "class": "classes",
     "process": "processes",
 }

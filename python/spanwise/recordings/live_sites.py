@@ -190,7 +190,7 @@ def objects_of(
     whole = np.where(slot == 0, spans["bytes"][of_span].astype(np.int64), slot)
     free = _free_bytes(spans, of_span, slot_bytes)
     kept, resident = (_shares(each, of_span) for each in (free, placed.resident_bytes))
-    seen, place = np.unique(latest.site[placed.ids], return_inverse=True)
+    seen, place = distinct(latest.site[placed.ids])
     same = same_sites(frames)
     site = np.array([same.get(one, one) for one in seen.tolist()], np.int64)[place]
     counts = (np.ones(len(size), np.int64), size, whole - size, kept, resident)
@@ -213,7 +213,7 @@ def add_by_site(
 ) -> LiveSites:
     """Add up live objects by site."""
     placed = objects.placed
-    sites, place = np.unique(objects.site, return_inverse=True)
+    sites, place = distinct(objects.site)
     sums = [sum_by(place, column, len(sites)) for column in objects.counts]
     found = [
         _site(site, [int(column[i]) for column in sums], frames.get(site, ()))
@@ -240,6 +240,23 @@ def sum_by(place: NDArray[Any], values: NDArray[np.int64], count: int) -> NDArra
     total = np.zeros(count, np.int64)
     np.add.at(total, place, values)
     return total
+
+
+def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the distinct values, ascending, and the row of each value in them.
+
+    As np.unique with return_inverse, but without a sort where the values, which must not be
+    negative, are small: 10 times as fast for 2 million objects.
+    """
+    if len(values) == 0 or int(values.max()) >= _SMALL:
+        return np.unique(values, return_inverse=True)
+    is_here = np.zeros(int(values.max()) + 1, np.bool_)
+    is_here[values] = True
+    return np.flatnonzero(is_here).astype(values.dtype), (np.cumsum(is_here) - 1)[values]
+
+
+_SMALL = 1 << 22
+"""The largest table of `distinct`."""
 
 
 def _free_bytes(spans: Rows, of_span: NDArray[Any], slot_bytes: Any) -> NDArray[np.int64]:

@@ -173,7 +173,7 @@ class RecordResult:
         line = f"{self.path}: {', '.join(parts)}"
         children = [one for one in others if one.info["pid"] != first.info["pid"]]
         images = [one for one in others if one.info["pid"] == first.info["pid"]]
-        for group, noun in ((images, "image before exec"), (children, "child")):
+        for group, noun in ((images, "program before exec"), (children, "child")):
             events = _format.plural(sum(one.events for one in group), "event")
             line += f"; {_format.plural(len(group), noun)} recorded ({events})" if group else ""
         if own.children_unrecorded:

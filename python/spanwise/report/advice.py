@@ -7,7 +7,7 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,8 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
         verdict: how much the program wastes, in one sentence.
         findings: what explains it: pairs (name, text) such as ("held by", "6.0 MiB in 6,144
             objects: main (a.c:3)"). Names: "held by" (the most requested at the peak RSS), "most
-            waste" (at another moment), "recorded", "simulated", "runs" and "note".
+            waste" (at another moment), "recorded", "simulated" (if no item says that),
+            "runs" and "note".
         items: the advice.
         source: name of the recording.
         remark: a sentence that every reader must know, such as how little was recorded; or "".
@@ -211,14 +212,27 @@ def advise(
         if facts.own_memory is not None and not {one.kind for one in kept} & _RUNS_SPANWISE:
             kept = [one for one in kept if one.kind not in _NEEDS_SPANWISE]
         measured = real_runs(runs) if runs else ""
+        has_peak = any((one.kind, one.certainty) == ("allocator", "simulated") for one in kept)
+        explained = [one for one in findings(facts) if not (has_peak and one.name == "simulated")]
         return AdviceList(
             verdict(facts),
-            _ranked(kept, facts.under),
+            _ranked(_one_change(kept), facts.under),
             recording.name,
             remark,
             nothing(facts) or NOTHING,
-            (*findings(facts), *((Finding("runs", measured),) if measured else ())),
+            (*explained, *((Finding("runs", measured),) if measured else ())),
         )
+
+
+def _one_change(kept: Sequence[Advice]) -> list[Advice]:
+    """Give what spanwise's malloc saves at the peak and later, which is one change, as one."""
+    same = [one for one in kept if one.kind in _RUNS_SPANWISE and one.certainty == "simulated"]
+    if len(same) < 2:
+        return list(kept)
+    most, less = same[:2]
+    more = f"{less.when.capitalize()} it saves {_format.size(less.saves_bytes)}."
+    both = replace(most, finding=f"{most.finding} {more}")
+    return [both if one is most else one for one in kept if one is not less]
 
 
 def _ranked(kept: Sequence[Advice], under: str) -> tuple[Advice, ...]:

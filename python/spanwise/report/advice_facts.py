@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spanwise import _format
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
-from spanwise.recordings.live_sites import LiveObjects
+from spanwise.recordings.live_sites import LiveObjects, distinct
 from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory, glibc_overhead
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sites import LABEL
@@ -64,18 +64,22 @@ class Advice(Result):
     under: str = ""
 
     @property
+    def when(self) -> str:
+        """The moment of the saving, as "at the peak"."""
+        return {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"at {self.at} s")
+
+    @property
     def title(self) -> str:
         """The saving: "saves 1.5 MiB at the end, under spanwise only (simulated)".
 
         An estimate of what is free or spread is a bound: "saves at most 1.5 MiB ...".
         """
-        when = {PEAK: "at the peak", "end": "at the end"}.get(self.at, f"at {self.at} s")
         only = "" if self.kind == "pinning" and "=" in self.under else " only"
         under = f", under {self.under}{only}" if self.under else ""
         is_bound = self.certainty == "estimated" and self.kind in ("pinning", "trim")
         saves = f"saves at most {_format.size(self.saves_bytes)}" if is_bound else ""
         saves = saves or f"saves {_format.size(self.saves_bytes)}"
-        return f"{saves} {when}{under} ({self.certainty})"
+        return f"{saves} {self.when}{under} ({self.certainty})"
 
     def __str__(self) -> str:
         return f"{self.title}: {self.finding} {self.change}"
@@ -255,7 +259,7 @@ class AdviceFacts:
         return replace(objects, site=self._one_of_each(objects.site))
 
     def _one_of_each(self, sites: NDArray[np.int64]) -> NDArray[np.int64]:
-        seen, place = np.unique(sites, return_inverse=True)
+        seen, place = distinct(sites)
         same = self.same(seen.tolist())
         return np.array([same[one] for one in seen.tolist()], np.int64)[place]
 

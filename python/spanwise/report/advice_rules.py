@@ -13,7 +13,7 @@ import numpy as np
 
 from spanwise import _format
 from spanwise.optimizer.result import OptimizeResult
-from spanwise.recordings.live_sites import LiveObjects
+from spanwise.recordings.live_sites import LiveObjects, distinct
 from spanwise.recordings.programs import is_python_file
 from spanwise.report.advice_facts import PEAK, Advice, AdviceFacts
 
@@ -33,8 +33,8 @@ _BUILD_APART = (
     " before what is temporary, or in a process of its own."
 )
 _REDIS_DEFRAGMENTS = (
-    "Redis allocates them: CONFIG SET activedefrag yes moves them together if it was built with its"
-    " own jemalloc; a restart (after SAVE) does so in any case"
+    "Redis allocates them: a restart (after SAVE) packs them, and so does CONFIG SET activedefrag"
+    " yes where Redis was built with its own jemalloc"
 )
 
 # --- another allocator ----------------------------------------------------------------------------
@@ -204,8 +204,8 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
         smaller = better // _MALLOC_ALIGN * _MALLOC_ALIGN
         more, _ = facts.saving(PEAK, len(fits) * (size - smaller))
         change = (
-            f"A pool with slots of {better:,} bytes saves that; malloc has none, because it aligns"
-            f" to {_MALLOC_ALIGN}."
+            f"Allocate them from a pool with slots of {better:,} bytes; malloc cannot have such"
+            f" slots, because it aligns to {_MALLOC_ALIGN}."
             + (
                 f" If they can shrink to {smaller:,} bytes, that saves {_format.size(more)}."
                 if smaller
@@ -261,6 +261,8 @@ def _pinning_advice(facts: AdviceFacts, row: Any, saved: int, at: str, lasting: 
             change += " If they are buffers that grow, reserve their final size."
     if facts.manages:
         change = _BUILD_APART
+    if facts.is_redis:
+        change = f"{_REDIS_DEFRAGMENTS}."
     saving, less = facts.saving(at, saved)
     return Advice(
         "pinning",
@@ -287,7 +289,7 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
     if pages < _SPREAD_LEAST * kept.requested_bytes:
         return
     objects = facts.later_objects
-    sites, place = np.unique(objects.site, return_inverse=True)
+    sites, place = distinct(objects.site)
     held = np.bincount(place, objects.counts[4])  # their share of the simulated resident bytes
     order = np.argsort(-held, kind="stable")[:_SPREAD_SITES]
     labels = facts.names(sites[order].tolist())

@@ -21,6 +21,7 @@ from spanwise.recordings.live_sites import (
     LiveSite,
     LiveSites,
     add_by_site,
+    distinct,
     objects_of,
     place,
     sum_by,
@@ -81,11 +82,13 @@ def through(
         made = simulation.heap_map(at, slots=False)
         placed = place(simulation, np.flatnonzero(latest.live).astype(np.uint32), made.ledger)
         objects = objects_of(placed, latest, table, recording.site_frames)
-        sites, of_site = np.unique(objects.site, return_inverse=True)
+        sites, of_site = distinct(objects.site)
         counts = [sum_by(of_site, column, len(sites)) for column in objects.counts]
-        pairs, count = np.unique(objects.site << 31 | objects.slot_bytes, return_counts=True)
-        each = zip((pairs >> 31).tolist(), (pairs & (1 << 31) - 1).tolist(), strict=True)
-        slots = dict(zip(each, count.tolist(), strict=True))
+        sizes, of_size = distinct(objects.slot_bytes)
+        pairs, of_pair = distinct(of_site * len(sizes) + of_size)
+        which, sized = np.divmod(pairs, max(1, len(sizes)))
+        each = zip(sites[which].tolist(), sizes[sized].tolist(), strict=True)
+        slots = dict(zip(each, np.bincount(of_pair).tolist(), strict=True))
         live = None
         if at == PEAK_RESIDENT:
             rows = np.zeros(len(objects.site), PLACED_DTYPE)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spanwise import _format
+from spanwise.recordings.live_sites import distinct
 from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory
 from spanwise.report.advice_facts import MODEL_SHARE, AdviceFacts
 
@@ -135,7 +136,7 @@ def _holders(facts: AdviceFacts) -> list[str]:
     """Name the call sites that requested most of the live bytes at the peak RSS."""
     live_sites, sizes = facts.live
     known = facts.recording.site_frames
-    sites, place = np.unique(live_sites, return_inverse=True)
+    sites, place = distinct(live_sites)
     requested = np.bincount(place, sizes, len(sites))
     counts = np.bincount(place, minlength=len(sites))
     order = np.argsort(-requested, kind="stable")[:_HOLDERS]
