@@ -188,7 +188,7 @@ static void test_end(way how, unsigned roots) {
 }
 
 /* ThreadSanitizer has 50 MiB of static data, which each cycle scans. */
-enum { GENERATIONS = UNDER_TSAN ? 4 : 40, AT_ONCE = 4, LONGEST = 400 };
+enum { GENERATIONS = UNDER_TSAN ? 2 : SANITIZED ? 10 : 40, AT_ONCE = 4, LONGEST = 400 };
 
 static void *live_shortly(void *arg) {
     uint64_t random = *(uint64_t *)arg, length = check_random(&random) % LONGEST;
@@ -278,7 +278,7 @@ static void construct(void) {
 }
 
 static void *load_often(void *arg) {
-    for (int i = 0; i < (UNDER_TSAN ? 3 : 20); i++) {
+    for (int i = 0; i < (UNDER_TSAN ? 2 : 20); i++) {
         void *library = dlopen(TESTS_HOLDER, RTLD_NOW | RTLD_LOCAL);
         CHECK(library != NULL);
         if (library != NULL) CHECK_EQ(dlclose(library), 0);
