@@ -344,9 +344,9 @@ SW_API sw_status sw_gc_build(sw_gc *gc, uint32_t type, uint32_t degree, size_t n
 
 /* --- references ------------------------------------------------------------------------------- */
 
-/* A handle to an object, stored outside the heap; never 0. It holds an object or NULL. An explicit
- * free of an object, and a realloc that moves it, clear all references to it and remove its
- * finalizer. */
+/* A handle to an object, or an ephemeron, stored outside the heap; never 0. It holds an object or
+ * NULL. An explicit free of an object, and a realloc that moves it, clear all references to it and
+ * remove its finalizer. */
 typedef uint64_t sw_gc_ref;
 
 typedef enum sw_gc_ref_kind {
@@ -366,8 +366,21 @@ SW_API sw_status sw_gc_ref_new(sw_gc *gc, sw_gc_ref_kind kind, const void *objec
 SW_API sw_status sw_gc_ref_get(sw_gc *gc, sw_gc_ref ref, void **object);
 /* Replace the object of a reference. Errors: SW_INVALID, as the two functions above. */
 SW_API sw_status sw_gc_ref_set(sw_gc *gc, sw_gc_ref ref, const void *object);
-/* Free a reference. Errors: as sw_gc_ref_get. */
+/* Free a reference, or an ephemeron. Errors: as sw_gc_ref_get. */
 SW_API sw_status sw_gc_ref_free(sw_gc *gc, sw_gc_ref ref);
+
+/* An ephemeron (Hayes 1997) is an entry of a weak map: its value lives while its key does, and does
+ * not keep the key alive, even if the key can be reached from the value. When the key is
+ * unreachable, key and value become NULL, before finalizers run. The end of marking takes time in
+ * proportion to the number of references; for chains, in which values are the keys of others, to
+ * that number times the length of the chain in the worst order. value: may be NULL. Errors: as
+ * sw_gc_ref_new; SW_INVALID: key is NULL. */
+SW_API sw_status sw_gc_ephemeron_new(sw_gc *gc, const void *key, const void *value, sw_gc_ref *out);
+/* Set *key and *value to what the ephemeron holds. Both survive a cycle that marks. Errors:
+ * SW_INVALID: not a live ephemeron. */
+SW_API sw_status sw_gc_ephemeron_get(sw_gc *gc, sw_gc_ref ref, void **key, void **value);
+/* Replace the value, unless the key is gone. Errors: SW_INVALID, as the two functions above. */
+SW_API sw_status sw_gc_ephemeron_set(sw_gc *gc, sw_gc_ref ref, const void *value);
 
 /* Called when an object is unreachable. */
 typedef void (*sw_gc_finalizer_fn)(void *object, void *arg);

@@ -54,6 +54,7 @@ from .gc.layouts import binary_tree as binary_tree
 from .gc.layouts import linked_list as linked_list
 from .gc.layouts import random_graph as random_graph
 from .gc.objects import CollectedObject as CollectedObject
+from .gc.objects import Ephemeron as Ephemeron
 from .gc.objects import Graph as Graph
 from .gc.objects import WeakObject as WeakObject
 from .gc.roots import RootRange as RootRange

@@ -157,6 +157,24 @@ static void reach_copies(void *search, const void *start, size_t bytes) {
         if (find(s->gc, words[i]).at != 0) reach(s, &words[i]);
 }
 
+/* Values of keys that were reached; what they lead to may include further keys. */
+static bool reach_values(second_search *s) {
+    const sw_gc_refs *refs = &s->gc->refs;
+    uint32_t before = s->reached.count;
+    for (uint32_t i = 0; i < refs->entries.count && !s->no_memory; i++) {
+        const sw_gc_ref_entry *key = sw_gc_refs_entry(refs, i),
+                              *value = sw_gc_refs_value(refs, key);
+        bool lives = value != NULL && value->object != 0 && s->capacity != 0;
+        if (lives && s->buckets[bucket_of(s, key->object)] != 0) reach(s, &value->object);
+    }
+    return s->reached.count != before;
+}
+
+static void scan_reached(second_search *s) {
+    while (s->done < s->reached.count && !s->no_memory)
+        scan(s, ((const uintptr_t *)s->reached.items)[s->done++]);
+}
+
 static void reach_ranges(second_search *s, const sw_gc_array *ranges) {
     const sw_gc_roots *roots = ranges->items;
     for (uint32_t r = 0; r < ranges->count; r++) reach_words(s, roots[r].start, roots[r].bytes);
@@ -176,8 +194,8 @@ static void search_all(second_search *s, bool exact) {
         const sw_gc_ref_entry *entry = sw_gc_refs_entry(&s->gc->refs, i);
         if (sw_gc_refs_is_root(entry)) reach(s, &entry->object);
     }
-    while (s->done < s->reached.count && !s->no_memory)
-        scan(s, ((const uintptr_t *)s->reached.items)[s->done++]);
+    do scan_reached(s);
+    while (reach_values(s));
 }
 
 /* --- the comparison --------------------------------------------------------------------------- */

@@ -325,6 +325,9 @@ static const char *broken_ref(const sw_gc *gc) {
     const char *broken = sw_gc_refs_check(&gc->refs);
     for (uint32_t i = 0; i < gc->refs.entries.count && broken == NULL; i++) {
         const sw_gc_ref_entry *entry = sw_gc_refs_entry(&gc->refs, i);
+        const sw_gc_ref_entry *value = sw_gc_refs_value(&gc->refs, entry);
+        if (value != NULL && (value->state != SW_GC_ENTRY_VALUE || value->pair != i + 1))
+            broken = "a key and its value do not belong together";
         if (entry->object == 0) continue;
         hashed++;
         if (!sw_gc_refs_is_object(

@@ -19,8 +19,8 @@
  *
  * Files, the lowest first: events (and the trace line), type (layouts, graphs), span_meta
  * (metadata, grey bits, the mark stack, walks), mark_scan (the two orders), mark (inbox, marking, barrier),
- * threads (joining), stop (stopping the world), refs (references and finalizers), roots (ranges,
- * shadow stacks, conservative roots), checkmark (the second marking, dangling pointers), phases
+ * threads (joining), stop (stopping the world), refs (references and finalizers), ephemerons, roots
+ * (ranges, shadow stacks, conservative roots), checkmark (the second marking, dangling pointers), phases
  * (pacer, sweep, phases of a cycle), marker_thread (concurrent marking, hooks called by the heap),
  * cycle (the driver, verification), collector (creation, end, typed new).
  */
@@ -122,20 +122,26 @@ typedef enum sw_gc_entry_state {
     SW_GC_ENTRY_STRONG,
     SW_GC_ENTRY_WEAK,
     SW_GC_ENTRY_LONG,
+    SW_GC_ENTRY_KEY,   /* of an ephemeron; the reference is to this entry */
+    SW_GC_ENTRY_VALUE, /* of an ephemeron */
     SW_GC_ENTRY_FINALIZER,
     SW_GC_ENTRY_DUE,
     SW_GC_ENTRY_CALLED, /* the finalizer has not returned yet */
 } sw_gc_entry_state;
 
 /* A reference, or a finalizer: what refers to an object from outside the heap (refs.c).
- *   object == 0 if state == SW_GC_ENTRY_UNUSED; an entry with an object is in its bucket */
+ *   object == 0 if state == SW_GC_ENTRY_UNUSED; an entry with an object is in its bucket
+ *   the pair of a key is a value, whose pair is that key */
 typedef struct sw_gc_ref_entry {
     uintptr_t object; /* 0: NULL */
     sw_gc_finalizer_fn finalizer;
     void *arg;
-    uintptr_t thread;  /* of the thread that calls the finalizer (sw_gc_thread.at) */
-    uint32_t next;     /* index + 1: in the bucket, or the next unused one; 0: the last */
-    uint32_t due_next; /* index + 1 of the next due finalizer in the queue */
+    uintptr_t thread; /* of the thread that calls the finalizer (sw_gc_thread.at) */
+    uint32_t next;    /* index + 1: in the bucket, or the next unused one; 0: the last */
+    __extension__ union {
+        uint32_t due_next; /* index + 1 of the next due finalizer in the queue */
+        uint32_t pair;     /* index + 1 of the key's value, or the value's key */
+    };
     uint32_t generation;
     uint32_t state; /* sw_gc_entry_state */
 } sw_gc_ref_entry;
@@ -149,6 +155,7 @@ typedef struct sw_gc_refs {
     uint32_t unused;              /* index + 1 of the first unused one; 0: none */
     uint32_t due_first, due_last; /* index + 1; 0: none */
     uint32_t hashed;              /* atomic: entries with an object */
+    uint32_t ephemerons;
     uint32_t bucket_count;
     uint32_t *buckets; /* index + 1; 0: empty */
 } sw_gc_refs;

@@ -332,14 +332,15 @@ static sw_status check_marks(sw_gc *gc, bool exact) {
 }
 
 /* Called when everything reachable from the roots is marked, and again when everything reachable
- * from the objects of finalizers is marked too. The first call clears weak references and queues
- * finalizers; the last one clears long weak references. True: finalizers were queued, so there is
- * more to mark. */
+ * from the objects of finalizers is marked too. The first call clears weak references and
+ * ephemerons and queues finalizers; the last one clears long weak references. True: finalizers were
+ * queued, so there is more to mark. */
 static bool settle(sw_gc_marker *marker) {
     sw_gc *gc = marker->gc;
     if (!gc->settled) {
         gc->settled = true;
         sw_gc_refs_settle(gc, SW_GC_ENTRY_WEAK);
+        sw_gc_ephemerons_settle(gc);
         if (sw_gc_finalizers_settle(marker)) return true;
     }
     sw_gc_refs_settle(gc, SW_GC_ENTRY_LONG);
@@ -366,6 +367,7 @@ static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
     bool done = gc->given_up = gc->lost;
     sw_gc_marker_start(&marker, gc, work);
     while (!done && drain(&marker)) {
+        if (sw_gc_ephemerons_mark(&marker)) continue;
         status = check_marks(gc, exact);
         done = gc->given_up || !settle(&marker);
     }

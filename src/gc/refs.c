@@ -31,14 +31,14 @@ static uint32_t *bucket_of(const sw_gc_refs *refs, uintptr_t object) {
     return &refs->buckets[hash & (refs->bucket_count - 1)];
 }
 
-static uint32_t number_of(const sw_gc_refs *refs, const sw_gc_ref_entry *entry) {
+uint32_t sw_gc_refs_number(const sw_gc_refs *refs, const sw_gc_ref_entry *entry) {
     return (uint32_t)(entry - (const sw_gc_ref_entry *)refs->entries.items) + 1;
 }
 
 static void chain(const sw_gc_refs *refs, sw_gc_ref_entry *entry) {
     uint32_t *bucket = bucket_of(refs, entry->object);
     entry->next = *bucket;
-    *bucket = number_of(refs, entry);
+    *bucket = sw_gc_refs_number(refs, entry);
 }
 
 static void count_hashed(sw_gc_refs *refs, uint32_t hashed) {
@@ -62,8 +62,7 @@ static bool make_buckets(sw_gc_refs *refs) {
     return true;
 }
 
-/* Sets the object of an entry that has none. */
-static void put_object(sw_gc_refs *refs, sw_gc_ref_entry *entry, uintptr_t object) {
+void sw_gc_refs_put(sw_gc_refs *refs, sw_gc_ref_entry *entry, uintptr_t object) {
     entry->object = object;
     if (object == 0) return;
     chain(refs, entry);
@@ -78,10 +77,9 @@ static void unchain(sw_gc_refs *refs, uint32_t *at, sw_gc_ref_entry *entry) {
     count_hashed(refs, refs->hashed - 1);
 }
 
-/* Removes the object from the entry. */
-static void sw_gc_refs_clear(sw_gc_refs *refs, sw_gc_ref_entry *entry) {
+void sw_gc_refs_clear(sw_gc_refs *refs, sw_gc_ref_entry *entry) {
     if (entry->object == 0) return;
-    uint32_t *at = bucket_of(refs, entry->object), number = number_of(refs, entry);
+    uint32_t *at = bucket_of(refs, entry->object), number = sw_gc_refs_number(refs, entry);
     while (*at != number) at = &sw_gc_refs_entry(refs, *at - 1)->next;
     unchain(refs, at, entry);
 }
@@ -127,22 +125,20 @@ static sw_gc_ref_entry *take_entry(sw_gc_refs *refs) {
     return entry;
 }
 
-/* Adds an entry for the object, or for none (0). NULL: no memory. */
-static sw_gc_ref_entry *sw_gc_refs_add(sw_gc_refs *refs, uintptr_t object,
-                                       sw_gc_entry_state state) {
+sw_gc_ref_entry *sw_gc_refs_add(sw_gc_refs *refs, uintptr_t object, sw_gc_entry_state state) {
     sw_check2(sw_gc_refs_check(refs));
     if (!make_buckets(refs)) return NULL;
     sw_gc_ref_entry *entry = take_entry(refs);
     if (entry == NULL) return NULL;
     entry->state = state;
-    put_object(refs, entry, object);
+    sw_gc_refs_put(refs, entry, object);
     return entry;
 }
 
 void sw_gc_refs_drop(sw_gc_refs *refs, sw_gc_ref_entry *entry) {
     sw_gc_refs_clear(refs, entry);
     *entry = (sw_gc_ref_entry){.generation = entry->generation + 1, .next = refs->unused};
-    refs->unused = number_of(refs, entry);
+    refs->unused = sw_gc_refs_number(refs, entry);
 }
 
 void sw_gc_refs_end(sw_gc_refs *refs) {
@@ -159,8 +155,7 @@ bool sw_gc_refs_is_object(const sw_gc *gc, const void *object) {
     return target.misuse == SW_MISUSE_NONE && !sw_target_is_shared(gc->heap, &target);
 }
 
-/* In a marking cycle: returns whether the object is marked. */
-static bool sw_gc_refs_is_marked(const sw_gc *gc, uintptr_t object) {
+bool sw_gc_refs_is_marked(const sw_gc *gc, uintptr_t object) {
     uint32_t id = sw_space_id_of(gc->heap->space, object);
     const sw_gc_span_meta *meta = &sw_gc_span_metas[id];
     if (meta->stamp != sw_gc_stamp(gc, gc->epoch)) return false; /* the cycle never visited it */
@@ -180,22 +175,34 @@ void sw_gc_refs_settle(sw_gc *gc, sw_gc_entry_state state) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-static sw_status unknown(const char *op, sw_gc_ref ref) {
+sw_status sw_gc_refs_unknown(const char *op, sw_gc_ref ref) {
     return sw_fail(SW_INVALID, op, "no reference has number %llu, or it was freed",
                    (unsigned long long)ref);
 }
 
-/* Returns the entry of a reference. NULL: no such reference. */
-static sw_gc_ref_entry *find(const sw_gc_refs *refs, sw_gc_ref ref) {
+sw_gc_ref_entry *sw_gc_refs_find(const sw_gc_refs *refs, sw_gc_ref ref, sw_gc_entry_state first,
+                                 sw_gc_entry_state last) {
     uint32_t number = (uint32_t)ref;
     if (number == 0 || number > refs->entries.count) return NULL;
     sw_gc_ref_entry *entry = sw_gc_refs_entry(refs, number - 1);
-    bool is_ref = entry->state >= SW_GC_ENTRY_STRONG && entry->state <= SW_GC_ENTRY_LONG;
-    return is_ref && entry->generation == ref >> 32 ? entry : NULL;
+    bool is_among = entry->state >= first && entry->state <= last;
+    return is_among && entry->generation == ref >> 32 ? entry : NULL;
 }
 
-/* Takes the lock of a live collector, if object is NULL or an object of its heap. */
-static sw_status enter(sw_gc *gc, const char *op, const void *object) {
+static sw_gc_ref_entry *find(const sw_gc_refs *refs, sw_gc_ref ref) {
+    return sw_gc_refs_find(refs, ref, SW_GC_ENTRY_STRONG, SW_GC_ENTRY_LONG);
+}
+
+sw_gc_ref sw_gc_refs_id(const sw_gc_refs *refs, const sw_gc_ref_entry *entry) {
+    return (sw_gc_ref)entry->generation << 32 | sw_gc_refs_number(refs, entry);
+}
+
+void *sw_gc_refs_give(sw_gc *gc, const sw_gc_ref_entry *entry) {
+    if (gc->phase == SW_GC_MARKING && entry->object != 0) sw_gc_mark_word(gc, entry->object);
+    return (void *)entry->object; /* NOLINT(performance-no-int-to-ptr) */
+}
+
+sw_status sw_gc_refs_enter(sw_gc *gc, const char *op, const void *object) {
     sw_status status = SW_GC_STATUS(gc, op);
     if (status != SW_OK) return status;
     sw_os_lock_acquire(&gc->lock);
@@ -206,12 +213,12 @@ static sw_status enter(sw_gc *gc, const char *op, const void *object) {
 
 sw_status sw_gc_ref_new(sw_gc *gc, sw_gc_ref_kind kind, const void *object, sw_gc_ref *out) {
     const char *op = "gc_ref_new";
-    sw_status status = enter(gc, op, object);
+    sw_status status = sw_gc_refs_enter(gc, op, object);
     if (status != SW_OK) return status;
     bool known = (unsigned)kind <= SW_GC_WEAK_LONG && out != NULL;
     sw_gc_entry_state state = (sw_gc_entry_state)(SW_GC_ENTRY_STRONG + (unsigned)kind);
     sw_gc_ref_entry *entry = known ? sw_gc_refs_add(&gc->refs, (uintptr_t)object, state) : NULL;
-    if (entry != NULL) *out = (sw_gc_ref)entry->generation << 32 | number_of(&gc->refs, entry);
+    if (entry != NULL) *out = sw_gc_refs_id(&gc->refs, entry);
     sw_os_lock_release(&gc->lock);
     if (!known) return sw_fail(SW_INVALID, op, "out is NULL, or there is no kind %d", (int)kind);
     return entry != NULL ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for a reference");
@@ -219,38 +226,43 @@ sw_status sw_gc_ref_new(sw_gc *gc, sw_gc_ref_kind kind, const void *object, sw_g
 
 sw_status sw_gc_ref_get(sw_gc *gc, sw_gc_ref ref, void **object) {
     const char *op = "gc_ref_get";
-    sw_status status = enter(gc, op, NULL);
+    sw_status status = sw_gc_refs_enter(gc, op, NULL);
     if (status != SW_OK) return status;
     const sw_gc_ref_entry *entry = find(&gc->refs, ref);
-    if (entry != NULL) {
-        *object = (void *)entry->object; /* NOLINT(performance-no-int-to-ptr) */
-        if (gc->phase == SW_GC_MARKING && entry->object != 0) sw_gc_mark_word(gc, entry->object);
-    }
+    if (entry != NULL) *object = sw_gc_refs_give(gc, entry);
     sw_os_lock_release(&gc->lock);
-    return entry != NULL ? SW_OK : unknown(op, ref);
+    return entry != NULL ? SW_OK : sw_gc_refs_unknown(op, ref);
 }
 
 sw_status sw_gc_ref_set(sw_gc *gc, sw_gc_ref ref, const void *object) {
     const char *op = "gc_ref_set";
-    sw_status status = enter(gc, op, object);
+    sw_status status = sw_gc_refs_enter(gc, op, object);
     if (status != SW_OK) return status;
     sw_gc_ref_entry *entry = find(&gc->refs, ref);
     if (entry != NULL) {
         sw_gc_refs_clear(&gc->refs, entry);
-        put_object(&gc->refs, entry, (uintptr_t)object);
+        sw_gc_refs_put(&gc->refs, entry, (uintptr_t)object);
     }
     sw_os_lock_release(&gc->lock);
-    return entry != NULL ? SW_OK : unknown(op, ref);
+    return entry != NULL ? SW_OK : sw_gc_refs_unknown(op, ref);
+}
+
+static void drop_ref(sw_gc_refs *refs, sw_gc_ref_entry *entry) {
+    if (entry->state == SW_GC_ENTRY_KEY) {
+        sw_gc_refs_drop(refs, sw_gc_refs_entry(refs, entry->pair - 1));
+        refs->ephemerons--;
+    }
+    sw_gc_refs_drop(refs, entry);
 }
 
 sw_status sw_gc_ref_free(sw_gc *gc, sw_gc_ref ref) {
     const char *op = "gc_ref_free";
-    sw_status status = enter(gc, op, NULL);
+    sw_status status = sw_gc_refs_enter(gc, op, NULL);
     if (status != SW_OK) return status;
-    sw_gc_ref_entry *entry = find(&gc->refs, ref);
-    if (entry != NULL) sw_gc_refs_drop(&gc->refs, entry);
+    sw_gc_ref_entry *entry = sw_gc_refs_find(&gc->refs, ref, SW_GC_ENTRY_STRONG, SW_GC_ENTRY_KEY);
+    if (entry != NULL) drop_ref(&gc->refs, entry);
     sw_os_lock_release(&gc->lock);
-    return entry != NULL ? SW_OK : unknown(op, ref);
+    return entry != NULL ? SW_OK : sw_gc_refs_unknown(op, ref);
 }
 
 /* --- finalizers ------------------------------------------------------------------------------- */

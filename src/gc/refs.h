@@ -27,13 +27,49 @@ static sw_always_inline bool sw_gc_refs_are_used(const sw_gc *gc) {
  * the program. */
 bool sw_gc_refs_is_object(const sw_gc *gc, const void *object);
 
+/* Returns the number of an entry, from 1 on, and the handle of a reference. */
+uint32_t sw_gc_refs_number(const sw_gc_refs *refs, const sw_gc_ref_entry *entry);
+sw_gc_ref sw_gc_refs_id(const sw_gc_refs *refs, const sw_gc_ref_entry *entry);
+/* Returns the entry of a reference, in one of these states. NULL: no such reference. */
+sw_gc_ref_entry *sw_gc_refs_find(const sw_gc_refs *refs, sw_gc_ref ref, sw_gc_entry_state first,
+                                 sw_gc_entry_state last);
+/* Adds an entry for the object, or for none (0); may move all entries. NULL: no memory. */
+sw_gc_ref_entry *sw_gc_refs_add(sw_gc_refs *refs, uintptr_t object, sw_gc_entry_state state);
+/* Sets the object of an entry that has none, and removes it. */
+void sw_gc_refs_put(sw_gc_refs *refs, sw_gc_ref_entry *entry, uintptr_t object);
+void sw_gc_refs_clear(sw_gc_refs *refs, sw_gc_ref_entry *entry);
 /* Makes the entry unused. Its number is never reused for another entry. */
 void sw_gc_refs_drop(sw_gc_refs *refs, sw_gc_ref_entry *entry);
 /* Removes an object that the program frees from all entries. */
 void sw_gc_refs_forget(sw_gc_refs *refs, uintptr_t object);
+/* In a marking cycle: returns whether the object is marked. */
+bool sw_gc_refs_is_marked(const sw_gc *gc, uintptr_t object);
 /* In a marking cycle: clears the references in that state whose objects are not marked. */
 void sw_gc_refs_settle(sw_gc *gc, sw_gc_entry_state state);
 void sw_gc_refs_end(sw_gc_refs *refs);
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+/* Takes the lock of a live collector, if object is NULL or an object of its heap. */
+sw_status sw_gc_refs_enter(sw_gc *gc, const char *op, const void *object);
+/* The failure for a number that is no reference. */
+sw_status sw_gc_refs_unknown(const char *op, sw_gc_ref ref);
+/* Returns the object of an entry for the program: it survives a cycle that marks. */
+void *sw_gc_refs_give(sw_gc *gc, const sw_gc_ref_entry *entry);
+
+/* --- ephemerons ------------------------------------------------------------------------------- */
+
+/* Returns the value of a key that is not cleared; NULL: the entry is no such key. */
+static inline sw_gc_ref_entry *sw_gc_refs_value(const sw_gc_refs *refs,
+                                                const sw_gc_ref_entry *entry) {
+    bool is_key = entry->state == SW_GC_ENTRY_KEY && entry->object != 0;
+    return is_key ? sw_gc_refs_entry(refs, entry->pair - 1) : NULL;
+}
+/* (ephemerons.c) When everything reachable otherwise is marked: marks values of marked keys. True: some were not
+ * marked, so there is more to mark. */
+bool sw_gc_ephemerons_mark(sw_gc_marker *marker);
+/* Clears ephemerons whose keys are gone or not marked. */
+void sw_gc_ephemerons_settle(sw_gc *gc);
 
 /* --- finalizers ------------------------------------------------------------------------------- */
 

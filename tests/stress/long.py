@@ -35,7 +35,10 @@ COLLECTOR: dict[str, list[Command]] = {
         ("SPANWISE_GC_GRAPHS=2000", f"{TSAN}/test_collector_mutators"),
         ("SPANWISE_GC_FORKS=10000", f"{RELEASE}/test_collector_concurrent"),
     ],
-    "collector_refs": [("SPANWISE_GC_GRAPHS=100000", f"{RELEASE}/test_collector_refs")],
+    "collector_refs": [
+        ("SPANWISE_GC_GRAPHS=100000", f"{RELEASE}/test_collector_refs"),
+        ("SPANWISE_GC_GRAPHS=100000", f"{RELEASE}/test_collector_ephemerons"),
+    ],
     "collector_list": [(f"{RELEASE}/test_collector_mark", "10000000")],
     "collector_threads": [
         ("SPANWISE_GC_ROUNDS=100000", f"{TSAN}/test_collector_{name}")

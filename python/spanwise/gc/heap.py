@@ -17,6 +17,7 @@ from spanwise.gc.handle import GcHandle
 from spanwise.gc.layouts import Layout, ObjectType, as_edges, size_of
 from spanwise.gc.objects import (
     CollectedObject,
+    Ephemeron,
     Finalizer,
     Graph,
     WeakObject,
@@ -248,8 +249,8 @@ class CollectedHeap(Cycles):
         """
         return ShadowFrame._make(self._handle, _lib.as_index(count, "count", WORDS_MAX, least=1))
 
-    def _check_object(self, target: CollectedObject) -> None:
-        _lib.check_type(target, CollectedObject, "target")
+    def _check_object(self, target: CollectedObject, what: str = "target") -> None:
+        _lib.check_type(target, CollectedObject, what)
         if target.type.heap_id != self.id:
             raise InvalidError(f"{target!r} belongs to another heap")
 
@@ -314,6 +315,36 @@ class CollectedHeap(Cycles):
         """
         self._check_object(target)
         return WeakObject._make(self._handle, target, long=long)
+
+    def ephemeron(self, key: CollectedObject, value: CollectedObject | None = None) -> Ephemeron:
+        """Return a pair whose value lives while the key does, for weak maps.
+
+        The value does not keep the key alive, even if the key can be reached from it.
+
+        >>> heap = CollectedHeap()
+        >>> node = heap.add_type("node", 16, [0])
+        >>> key, value = heap.new(node), heap.new(node)
+        >>> value[0] = key
+        >>> pair = heap.ephemeron(key, value)
+        >>> del value
+        >>> heap.collect().marked_objects
+        2
+        >>> pair.value[0] is key
+        True
+        >>> del key
+        >>> heap.collect().freed_objects, pair.value
+        (2, None)
+
+        Args:
+            key: an object of this heap.
+            value: an object of this heap; None: none yet.
+
+        Raises:
+            BlockFreedError: an object was freed or released.
+            OutOfMemoryError: no memory for the pair.
+        """
+        self._check_object(key, "key")
+        return Ephemeron._make(self._handle, key, value)
 
     def build(
         self, type: ObjectType, edges: object, *, keep: Sequence[SupportsIndex] | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types, objects, weak references and graphs of a collected heap, and finalizers of its objects.
+"""Objects, weak references, ephemerons and graphs of a collected heap, and finalizers.
 
 The C finalizer of an object only stores the object's address, so C never calls into Python.
 `call_due` then calls the Python function stored for that address, with no lock held.
@@ -303,6 +303,71 @@ class WeakObject(_Row):
         except HeapClosedError:
             state = ", of a closed heap"
         return f"<WeakObject to {self._type!r}{', long' if self._long else ''}{state}>"
+
+
+class Ephemeron(Made):
+    """A key, and a value that lives while the key does: an entry of a weak map.
+
+    Created by `CollectedHeap.ephemeron()`. The value does not keep the key alive, even if the key
+    can be reached from it. When the key is unreachable or freed, both are None.
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_life", "_ref", "_type")
+    _maker = "CollectedHeap.ephemeron"
+
+    def _set(self, handle: GcHandle, key: CollectedObject, value: CollectedObject | None) -> None:
+        self._handle = handle
+        self._type = key.type
+        with handle as c_gc:
+            both = [ffi.cast("void *", address_for(handle, one)) for one in (key, value)]
+            self._ref = int(output_of(lib.sw_gc_ephemeron_new, c_gc, *both))
+            self._life = handle.ref(self._ref)
+
+    def _held(self, which: int) -> CollectedObject | None:
+        with self._handle as c_gc:
+            return object_from(self._handle, self._get(c_gc)[which])
+
+    def _get(self, c_gc: Any) -> list[int]:
+        both = [ffi.new("void **") for _ in range(2)]
+        check(lib.sw_gc_ephemeron_get(c_gc, self._ref, *both))
+        return [int(ffi.cast("uintptr_t", one[0])) for one in both]
+
+    @property
+    def key(self) -> CollectedObject | None:
+        """The key; None if it is unreachable or was freed."""
+        return self._held(0)
+
+    @property
+    def value(self) -> CollectedObject | None:
+        """The value; None once the key is gone."""
+        return self._held(1)
+
+    def set_value(self, value: CollectedObject | None) -> None:
+        """Replace the value; this does nothing once the key is gone.
+
+        Raises:
+            BlockFreedError: the object was freed or released.
+            InvalidError: it belongs to another heap.
+
+        >>> heap = CollectedHeap()
+        >>> node = heap.add_type("node", 16, [0])
+        >>> key, other = heap.new(node), heap.new(node)
+        >>> pair = heap.ephemeron(key)
+        >>> pair.set_value(other)
+        >>> pair.value is other
+        True
+        """
+        with self._handle as c_gc:
+            address = ffi.cast("void *", address_for(self._handle, value))
+            check(lib.sw_gc_ephemeron_set(c_gc, self._ref, address))
+
+    def __repr__(self) -> str:
+        try:
+            with self._handle as c_gc:
+                state = "" if self._get(c_gc)[0] else ", dead"
+        except HeapClosedError:
+            state = ", of a closed heap"
+        return f"<Ephemeron of {self._type!r}{state}>"
 
 
 class Graph(Made):

@@ -433,11 +433,64 @@ def test_weak_references(heap: sw.CollectedHeap) -> None:
     assert weak() is None and repr(weak) == f"<WeakObject to {kind!r}, dead>"
 
 
+def test_ephemerons(heap: sw.CollectedHeap) -> None:
+    """A map's value lives while its key does, and leads to the key without keeping it."""
+    kind = pair_type(heap)
+    key, value = heap.new(kind, 2), heap.new(kind)
+    value[0] = key
+    pair = heap.ephemeron(key, value)
+    assert pair.key is key and pair.value is value
+    assert repr(pair) == f"<Ephemeron of {kind!r}>"
+    del value
+    gc.collect()
+    assert heap.collect().marked_objects == 2
+    found = pair.value
+    assert found is not None and found[0] is key
+    pair.set_value(heap.new(kind))
+    found.release()
+    assert heap.collect().freed_objects == 1
+    pair.set_value(None)
+    assert pair.value is None and pair.key is key
+    assert heap.collect().freed_objects == 1
+    pair.set_value(key)
+    key.release()
+    cycle = heap.collect()
+    assert (cycle.freed_objects, cycle.cleared_refs) == (1, 1)
+    assert (pair.key, pair.value) == (None, None)
+    assert repr(pair) == f"<Ephemeron of {kind!r}, dead>"
+    pair.set_value(heap.new(kind))
+    assert pair.value is None
+
+
+def test_ephemerons_of_freed_objects_and_of_other_heaps(heap: sw.CollectedHeap) -> None:
+    kind = pair_type(heap)
+    key, value, freed = heap.new(kind), heap.new(kind), heap.new(kind)
+    pair = heap.ephemeron(key, value)
+    value.free()
+    assert pair.value is None and pair.key is key
+    freed.free()
+    with pytest.raises(sw.BlockFreedError):
+        heap.ephemeron(freed)
+    with pytest.raises(sw.BlockFreedError):
+        pair.set_value(freed)
+    with sw.CollectedHeap() as other:
+        foreign = other.new(pair_type(other))
+        with pytest.raises(sw.InvalidError, match="another heap"):
+            heap.ephemeron(key, foreign)
+        with pytest.raises(sw.InvalidError, match="another heap"):
+            heap.ephemeron(foreign)
+    with pytest.raises(TypeError):
+        heap.ephemeron(key, 5)  # type: ignore[arg-type]
+    key.free()
+    assert pair.key is None
+
+
 def test_reprs_after_the_end_of_a_heap() -> None:
     with sw.CollectedHeap() as heap:
         made, freed = heap.new(pair_type(heap)), heap.new(pair_type(heap))
-        weak = heap.weak(made)
+        weak, pair = heap.weak(made), heap.ephemeron(made)
         freed.free()
+    assert repr(pair) == f"<Ephemeron of {made.type!r}, of a closed heap>"
     assert repr(made) == "<CollectedObject pair, of a closed heap>"
     assert repr(freed) == "<CollectedObject pair, freed>"
     assert repr(weak) == f"<WeakObject to {made.type!r}, of a closed heap>"

@@ -344,6 +344,7 @@ def test_python_survives(name: str) -> None:
 FACTORIES = {
     "Block": "Heap.alloc",
     "CollectedObject": "CollectedHeap.new",
+    "Ephemeron": "CollectedHeap.ephemeron",
     "Graph": "CollectedHeap.build",
     "RootRange": "CollectedHeap.roots",
     "Savepoint": "Arena.savepoint",

@@ -55,10 +55,11 @@ def _collected() -> World:
     a, b = heap.new(kind), heap.new(kind)
     a[0] = b
     edges = sw.linked_list(5)
-    weak, graph = heap.weak(a), heap.build(kind, edges)
+    weak, pair, graph = heap.weak(a), heap.ephemeron(a, b), heap.build(kind, edges)
     return World(
-        it=heap, type=kind, target=b, a=a, weak=weak, graph=graph, edges=edges, work=10, name="x",
-        ns=1000, ms=10, size=16, finalizer=_ignore, value=b, word=0, layout=16, count=3,
+        it=heap, type=kind, target=b, a=a, weak=weak, pair=pair, graph=graph, edges=edges, work=10,
+        name="x", ns=1000, ms=10, size=16, finalizer=_ignore, key=a, value=b, word=0, layout=16,
+        count=3,
     )  # fmt: skip
 
 
@@ -260,6 +261,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "StackPointer": _part(_stack, "stack", "inner"),
     "ThreadCache": _cache,
     "TieredSlabs": _slabs,
+    "Ephemeron": _part(_collected, "heap", "pair"),
     "WeakObject": _part(_collected, "heap", "weak"),
 }
 """By the name of the class of `it`."""

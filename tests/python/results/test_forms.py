@@ -292,6 +292,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "TrackerTotals": lambda: sw.TrackerTotals(*range(10)),
     "Estimates": lambda: sampled().estimate(),
     "SampledRecording": lambda: sampled(),  # noqa: PLW0108 - it is defined below
+    "Ephemeron": lambda: big_pair(),  # noqa: PLW0108 - it is defined below
     "Evaluation": lambda: big_optimum().evaluation,
     "WeakObject": lambda: big_weak(),  # noqa: PLW0108 - it is defined below
 }
@@ -313,6 +314,11 @@ def big_graph() -> tuple[sw.CollectedHeap, sw.CollectedObject, sw.Graph]:
 def big_weak() -> sw.WeakObject:
     heap, target, _ = big_graph()
     return heap.weak(target)
+
+
+def big_pair() -> sw.Ephemeron:
+    heap, target, _ = big_graph()
+    return heap.ephemeron(target, target)
 
 
 def pareto_rows() -> np.ndarray[Any, np.dtype[np.void]]:
