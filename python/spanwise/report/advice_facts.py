@@ -44,7 +44,7 @@ class Advice(Result):
     """One change and what it would save.
 
     Attributes:
-        kind: "allocator", "size", "pinning", "trim", "retained", "caches" or "table".
+        kind: "allocator", "size", "buffers", "pinning", "trim", "retained", "caches" or "table".
         saves_bytes: resident bytes that it would save. Where `under` is set they come on top of
             what that allocator saves by itself, or are what is left after what it costs.
         at: the moment of the saving: "peak-resident", "end", or seconds since the start.
@@ -76,7 +76,7 @@ class Advice(Result):
         """
         only = "" if self.kind == "pinning" and "=" in self.under else " only"
         under = f", under {self.under}{only}" if self.under else ""
-        is_bound = self.certainty == "estimated" and self.kind in ("pinning", "trim")
+        is_bound = self.certainty == "estimated" and self.kind in ("buffers", "pinning", "trim")
         saves = f"saves at most {_format.size(self.saves_bytes)}" if is_bound else ""
         saves = saves or f"saves {_format.size(self.saves_bytes)}"
         return f"{saves} {self.when}{under} ({self.certainty})"

@@ -216,6 +216,36 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
     return Advice("size", saving, PEAK, "estimated", finding + less, change, facts.under)
 
 
+# --- Buffers of Node.js ---------------------------------------------------------------------------
+
+_BUFFERS = "NodeArrayBufferAllocator::"
+"""Allocates Buffers."""
+_BUFFER_BLOCKS = (8 << 10, 16 << 10)
+"""The blocks of which slices are parts: Buffer.poolSize, and the chunkSize of zlib."""
+
+
+def _buffers(facts: AdviceFacts) -> Iterator[Advice]:
+    """Blocks of which a program may keep small parts only."""
+    if "Node.js" not in facts.recording.runtimes:
+        return
+    sites, sizes = facts.live
+    of_block = np.isin(sizes, _BUFFER_BLOCKS)
+    found, place = distinct(sites[of_block])
+    held = np.bincount(place, sizes[of_block], len(found))
+    names = facts.names(found[held >= facts.noise_bytes].tolist())
+    mine = np.isin(sites, [site for site, name in names.items() if _BUFFERS in name]) & of_block
+    if mine.any():
+        yield Advice(
+            "buffers",
+            int(sizes[mine].sum()),
+            PEAK,
+            "estimated",
+            f"{_format.plural(int(mine.sum()), 'Buffer')} of 8 or 16 KiB are live. Results of zlib,"
+            " and slices, keep a whole block, however small they are.",
+            "Copy those that live long: Buffer.from(part).",
+        )
+
+
 # --- spans that few objects keep ------------------------------------------------------------------
 
 
@@ -441,6 +471,7 @@ def fitted_table(facts: AdviceFacts, fitted: OptimizeResult) -> Iterator[Advice]
 RULES: tuple[Callable[[AdviceFacts], Iterable[Advice]], ...] = (
     _allocator,
     _sizes,
+    _buffers,
     _pinning,
     _spread,
     _retained,

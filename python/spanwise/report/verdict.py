@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +26,6 @@ _LABEL = 90
 """Characters of a call site here."""
 _MOST = 0.9
 """If malloc has a smaller share of the private memory, the verdict says which runtime has more."""
-_BUFFERS = "NodeArrayBufferAllocator::"
-"""Allocates the Buffers of Node.js."""
 _LITTLE = 0.05
 """A smaller share of waste is little."""
 
@@ -110,7 +108,7 @@ def _each(facts: AdviceFacts) -> Iterator[Finding]:
             f" classes {facts.table.name}{unwritten}",
         )
     if memory is not None:
-        yield from (Finding("note", text) for text in _notes(facts, holders))
+        yield from (Finding("note", text) for text in _notes(facts))
 
 
 def _wasted(kept: RetainedMemory) -> int:
@@ -179,18 +177,13 @@ def _share(facts: AdviceFacts, memory: ProcessMemory) -> str:
     return f" ({text})"
 
 
-def _notes(facts: AdviceFacts, holders: Sequence[str]) -> Iterator[str]:
-    """Say how the recorded run differs from normal ones, and what to know about its runtime."""
+def _notes(facts: AdviceFacts) -> Iterator[str]:
+    """Say how the recorded run differs from normal ones."""
     runtime, switch = facts.recording.switched_off
     if runtime:
         yield (
             f"recorded with {switch}, unlike normal runs, which may need less:"
             f" {facts.compare()} compares with those"
-        )
-    if any(_BUFFERS in text for text in holders):
-        yield (
-            "these are Buffers: results of zlib, and slices, keep a whole block (16 KiB by default)"
-            " however small they are; copy those that live long: Buffer.from(part)"
         )
     recording = facts.recording
     has_sites = any(recording.site_frames.values())
