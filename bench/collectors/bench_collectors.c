@@ -117,6 +117,21 @@ static void steps(uint32_t count) {
            (double)in_steps / (double)at_once);
 }
 
+/* Compare the elapsed time of marking by two threads with one thread, the least of five each. */
+static void two_markers(uint32_t count) {
+    uint64_t least[2] = {UINT64_MAX, UINT64_MAX};
+    sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
+    random_graph(count);
+    for (int round = 0; round < 5; round++)
+        for (unsigned threads = 1; threads <= 2; threads++) {
+            if (sw_gc_set_markers(gc, threads) != SW_OK) __builtin_abort();
+            if (sw_gc_collect(gc, &cycle) != SW_OK) __builtin_abort();
+            if (cycle.mark_ns < least[threads - 1]) least[threads - 1] = cycle.mark_ns;
+        }
+    printf("{\"one_ms\": %.3f, \"two_ms\": %.3f, \"ratio\": %.4f}\n", (double)least[0] / 1e6,
+           (double)least[1] / 1e6, (double)least[1] / (double)least[0]);
+}
+
 /* --- messages --------------------------------------------------------------------------------- */
 
 /* The last counted cycle, and the total time of all counted cycles. */
@@ -350,6 +365,8 @@ static bool own_row(const char *row, uint32_t size) {
         barrier();
     } else if (strcmp(row, "steps") == 0) {
         steps(size);
+    } else if (strcmp(row, "two_markers") == 0) {
+        two_markers(size);
     } else if (strcmp(row, "messages") == 0) {
         messages(size, false);
     } else if (strcmp(row, "messages_arena") == 0) {

@@ -197,6 +197,7 @@ typedef struct sw_gc_cycle {
     uint64_t end_stop_ns;    /* the longest background stop to end marking, with its wait */
     uint64_t end_stops;      /* number of these stops, including attempts that found more to mark */
     uint64_t stalls;         /* allocations that waited for its end because of the pace */
+    uint64_t markers;        /* threads that marked at once (sw_gc_set_markers) */
 } sw_gc_cycle;
 
 /* Let a background thread mark and sweep the cycles that sw_gc_start or the pace begins; markers: 0
@@ -216,6 +217,13 @@ typedef struct sw_gc_cycle {
  * memory; cycles then stop the world as before. If a thread cannot be created later, sw_gc_start
  * returns SW_NOMEM, and a pace uses stop-the-world cycles. */
 SW_API sw_status sw_gc_set_concurrent(sw_gc *gc, unsigned markers);
+
+/* Let several threads mark, object by object, while the world is stopped: in sw_gc_collect,
+ * sw_gc_finish, and cycles of a pace that run at once. threads: 1 to SW_GC_MARKERS_MAX, default 1,
+ * the calling thread included; the others are started for each marking with many objects, and if the system
+ * refuses one, fewer mark. Errors: SW_INVALID; SW_NOMEM: nothing has changed. */
+enum { SW_GC_MARKERS_MAX = 16 };
+SW_API sw_status sw_gc_set_markers(sw_gc *gc, unsigned threads);
 
 typedef enum sw_gc_phase { SW_GC_IDLE = 0, SW_GC_MARKING = 1, SW_GC_SWEEPING = 2 } sw_gc_phase;
 

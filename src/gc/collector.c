@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "gc/events.h"
 #include "gc/mark.h"
+#include "gc/parallel.h"
 #include "gc/phases.h"
 #include "gc/refs.h"
 #include "gc/roots.h"
@@ -47,6 +48,7 @@ static void release(sw_gc *gc) {
     sw_gc_events_end(gc);
     sw_gc_inbox_end(gc);
     sw_gc_stack_end(&gc->stack);
+    sw_gc_pool_end(gc);
 }
 
 sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
@@ -111,7 +113,20 @@ sw_status sw_gc_set_debug(sw_gc *gc, unsigned options) {
     return SW_OK;
 }
 
-/* --- concurrent marking ----------------------------------------------------------------------- */
+/* --- threads that mark ------------------------------------------------------------------------ */
+
+sw_status sw_gc_set_markers(sw_gc *gc, unsigned threads) {
+    const char *op = "gc_set_markers";
+    sw_status status = SW_GC_STATUS(gc, op);
+    if (status != SW_OK) return status;
+    if (threads - 1 >= SW_GC_MARKERS_MAX)
+        return sw_fail(SW_INVALID, op, "%u threads: 1 to %d are possible", threads,
+                       SW_GC_MARKERS_MAX);
+    sw_os_lock_acquire(&gc->lock);
+    bool done = sw_gc_pool_set(gc, threads);
+    sw_os_lock_release(&gc->lock);
+    return done ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for threads that mark");
+}
 
 /* Sets the option if only the calling thread uses the heap. False: another thread does. */
 static bool set_markers(sw_gc *gc, unsigned markers) {

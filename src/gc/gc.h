@@ -18,7 +18,8 @@
  * deferred to the sweep.
  *
  * Files, the lowest first: events (and the trace line), type (layouts, graphs), span_meta
- * (metadata, grey bits, the mark stack, walks), mark_scan (the two orders), mark (inbox, marking, barrier),
+ * (metadata, grey bits, the mark stack, walks), mark_scan (the two orders), parallel, mark (inbox,
+ * marking, barrier),
  * threads (joining), stop (stopping the world), refs (references and finalizers), ephemerons, roots
  * (ranges, shadow stacks, conservative roots), checkmark (the second marking, dangling pointers), phases
  * (pacer, sweep, phases of a cycle), marker_thread (concurrent marking, hooks called by the heap),
@@ -214,6 +215,8 @@ typedef struct sw_gc_span_cursor {
     uint32_t id;    /* of the next record */
 } sw_gc_span_cursor;
 
+typedef struct sw_gc_pool sw_gc_pool;
+
 /* The lock protects every field. Those marked atomic may be read without it, and only `fresh` is
  * written without it. sw_gc_new reads the first cache line; the fields of its fast path are at
  * addresses congruent to 8 mod 16; see struct sw_cache.
@@ -260,6 +263,7 @@ struct sw_gc {
     sw_gc_shadow *shadows; /* linked by next */
     sw_gc_refs refs;
     sw_gc_stack stack;      /* marked objects that are not scanned yet */
+    sw_gc_pool *pool;       /* of threads that mark in a stopped world (parallel.c); NULL: none */
     sw_gc_span_queue queue; /* spans with such objects, in queue order */
     uint32_t order;         /* sw_gc_order of the next cycle; the running one's is in `cycle` */
     bool overflowed;        /* a push was refused: a marked object is on no stack */

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "gc/mark_scan.h"
+#include "gc/parallel.h"
 #include "gc/span_meta.h"
 #include "heap/cache.h"
 #include "heap/registry.h"
@@ -263,6 +264,8 @@ bool sw_gc_mark_drain(sw_gc_marker *marker) {
     sw_gc *gc = marker->gc;
     sw_gc_pointer found[SW_GC_FOUND] = {0};
     marker->found = found;
+    if (gc->pool != NULL && !marker->by_span && marker->work > SW_GC_ALL_WORK / 2)
+        sw_gc_mark_parallel(marker);
     if (!drain(marker)) return false;
     for (;;) {
         if (!rescan_all(marker)) return false;

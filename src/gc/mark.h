@@ -34,7 +34,8 @@ typedef struct sw_gc_marker {
     int64_t work;         /* remaining work; <= 0: none */
     bool by_span;         /* the cycle's order */
     bool has_extras;      /* objects may be outside the range */
-    bool is_concurrent;   /* mutators run, and the thread does not hold the collector's lock */
+    bool is_shared;       /* other threads mark too */
+    sw_os_lock *meeting;  /* taken to prepare a span; NULL: no other thread prepares any */
     uint64_t refused;     /* objects that did not fit on the stack */
     uint64_t marked;      /* bit 0 is set: the dummy mark of words without an object */
     sw_gc_pointer *found; /* NULL: this marker does not drain */

@@ -51,6 +51,22 @@ static sw_always_inline void sw_gc_set_marks(uint64_t *word, uint64_t marks) {
     __atomic_store_n(word, marks, __ATOMIC_RELAXED);
 }
 
+/* Sets a mark that other threads may be setting. Returns whether it was set. */
+static sw_always_inline bool sw_gc_share_mark(uint64_t *word, uint64_t slot) {
+    uint64_t bit = 1ull << slot % 64;
+    if ((__atomic_load_n(word, __ATOMIC_RELAXED) & bit) != 0) return true;
+    return (__atomic_fetch_or(word, bit, __ATOMIC_RELAXED) & bit) != 0;
+}
+
+static sw_always_inline bool sw_gc_set_mark(const sw_gc_marker *marker, uint64_t *word,
+                                            uint64_t slot) {
+    if (sw_unlikely(marker->is_shared)) return sw_gc_share_mark(word, slot);
+    uint64_t bits = *word;
+    if (sw_fast_set_bit(&bits, slot)) return true;
+    sw_gc_set_marks(word, bits);
+    return false;
+}
+
 /* Returns the id of the span of a frame. A span created concurrently has no unmarked objects. */
 static sw_always_inline uint32_t sw_gc_page_id(const sw_gc_marker *marker, uint64_t frame) {
     return SW_GC_RACING(marker->view.page_map[frame]);
@@ -61,9 +77,7 @@ static sw_always_inline void sw_gc_discover_in(sw_gc_marker *marker, uintptr_t p
     if (sw_unlikely(sw_gc_span_meta_stamp(meta) != marker->stamp) && !sw_gc_meet(marker, id))
         return;
     uint64_t slot = (uint64_t)(((sw_product)(p - meta->base) * meta->magic) >> 64);
-    uint64_t *word = &meta->marks[slot / 64], bits = *word;
-    if (sw_fast_set_bit(&bits, slot)) return;
-    sw_gc_set_marks(word, bits);
+    if (sw_gc_set_mark(marker, &meta->marks[slot / 64], slot)) return;
     uintptr_t at = sw_gc_start_of(meta, slot, p);
     uint64_t mask = sw_gc_span_meta_mask(meta);
     if (sw_likely(mask != 0)) {

@@ -28,7 +28,7 @@ static bool mark_slice(sw_gc *gc) {
     uint64_t begin = gc->clock(), noted = sw_gc_events_now(gc);
     size_t count = sw_gc_inbox_take(gc, words, KEPT_WORDS);
     sw_gc_marker_start(&marker, gc, gc->slice_work);
-    marker.is_concurrent = true;
+    marker.meeting = &gc->lock;
     __atomic_store_n(&gc->slice, 1, __ATOMIC_RELAXED);
     sw_os_lock_release(&gc->lock);
     bool empty = sw_gc_mark_concurrently(&marker, words, count);

@@ -293,8 +293,8 @@ static void advance_epoch(sw_gc *gc) {
 void sw_gc_phase_begin(sw_gc *gc, bool concurrent) {
     gc->ended_cycles[gc->cycle.number % SW_GC_ENDED_CYCLES] = gc->cycle;
     gc->unreturned = false;
-    gc->cycle =
-        (sw_gc_cycle){.number = gc->cycle.number + 1, .order = gc->order, .concurrent = concurrent};
+    gc->cycle = (sw_gc_cycle){
+        .number = gc->cycle.number + 1, .order = gc->order, .concurrent = concurrent, .markers = 1};
     sw_gc_inbox_clear(gc);
     gc->overflowed = gc->lost = gc->given_up = gc->settled = false;
     gc->rescan = (sw_gc_span_cursor){0};

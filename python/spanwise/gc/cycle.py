@@ -77,6 +77,7 @@ class Cycle(Result):
         end_stop_ns: the longest stop of the background thread to end marking, with the wait.
         end_stops: number of these stops; some may only have tried to.
         stalls: allocations that waited for its end.
+        markers: threads that marked at once (`CollectedHeap(markers=...)`).
     """
 
     number: int
@@ -100,6 +101,7 @@ class Cycle(Result):
     end_stop_ns: int = 0
     end_stops: int = 0
     stalls: int = 0
+    markers: int = 1
 
     @property
     def stopped_ns(self) -> int:

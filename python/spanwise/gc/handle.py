@@ -84,7 +84,13 @@ class GcHandle:
     )
 
     def __init__(
-        self, options: Any, table: SizeClassTable, *, conservative: bool, concurrent: bool
+        self,
+        options: Any,
+        table: SizeClassTable,
+        *,
+        conservative: bool,
+        concurrent: bool,
+        markers: int,
     ) -> None:
         self._c: Any = output_of(lib.sw_gc_create, options)
         self.concurrent = concurrent
@@ -115,6 +121,8 @@ class GcHandle:
         check(lib.sw_gc_record_pauses(self._c, PAUSES))
         if conservative:
             check(lib.sw_gc_set_roots(self._c, lib.SW_GC_CONSERVATIVE))
+        if markers > 1:
+            check(lib.sw_gc_set_markers(self._c, markers))
         if concurrent:
             check(lib.sw_gc_set_concurrent(self._c, 1))
         if self.joins:

@@ -52,6 +52,8 @@ class CollectedHeap(Cycles):
         concurrent: a background thread marks and sweeps the cycles that `start()` or the pace
             begins, while the program runs (`sw_gc_set_concurrent`). Threads join at their first
             call.
+        markers: threads that mark many objects while the program is stopped, 1 to 16
+            (`sw_gc_set_markers`).
         conservative: every word of the process's stacks, registers, static and thread-local data
             is a root, for objects that C code holds (`sw_gc_set_roots`). Threads join at their
             first call.
@@ -73,6 +75,7 @@ class CollectedHeap(Cycles):
         *,
         options: HeapOptions | None = None,
         concurrent: bool = False,
+        markers: SupportsIndex = 1,
         conservative: bool = False,
         tiny: bool = False,
     ) -> None:
@@ -80,9 +83,10 @@ class CollectedHeap(Cycles):
         given = c_options(made, as_options(options), tracked=False, tiny=tiny)
         _lib.check_type(conservative, bool, "conservative")
         _lib.check_type(concurrent, bool, "concurrent")
+        threads = _lib.as_index(markers, "markers", lib.SW_GC_MARKERS_MAX, least=1)
         super().__init__()  # before the collector, so that its events are not before the heap
         self._handle: GcHandle = GcHandle(
-            given, made, conservative=conservative, concurrent=concurrent
+            given, made, conservative=conservative, concurrent=concurrent, markers=threads
         )
         self._paced = False
 

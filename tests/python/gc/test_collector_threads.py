@@ -71,6 +71,25 @@ def test_a_cycle_runs_while_threads_change_the_heap() -> None:
         assert (whole.concurrent, whole.stopped_ns) == (False, whole.mark_ns + whole.sweep_ns)
 
 
+@pytest.mark.parametrize("markers", [1, 2, 4])
+def test_several_threads_mark_what_one_marks(markers: int) -> None:
+    edges = sw.random_graph(50_000, 3, seed=1)
+    with sw.CollectedHeap(markers=markers) as heap:
+        heap.set_debug(checkmark=True)
+        graph = heap.build(heap.add_type("node", 64, range(3)), edges)
+        cycle = heap.collect()
+        seen, waiting = {0}, [0]
+        while waiting:
+            new = set(edges[waiting.pop()].tolist()) - seen
+            seen |= new
+            waiting += new
+        assert (cycle.marked_objects, cycle.markers) == (len(seen), markers)
+        graph.release()
+        assert heap.collect(order="span").markers == 1
+    with pytest.raises(sw.InvalidError, match="markers 17 is too large; give at most 16"):
+        sw.CollectedHeap(markers=17)
+
+
 def test_a_pace_begins_concurrent_cycles() -> None:
     with sw.CollectedHeap(concurrent=True, conservative=True) as heap:
         leaf = heap.add_type("leaf", 1024)
