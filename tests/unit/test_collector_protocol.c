@@ -328,7 +328,8 @@ int main(void) {
     table = malloc(sizeof *table << table_log2);
     queue = malloc(sizeof *queue << table_log2);
     CHECK(table != NULL && queue != NULL);
-    for (int of = NO_FAULT; of < FAULTS; of++) {
+    /* The model has no memory errors to find, and its states are the same in each build. */
+    for (int of = SANITIZED ? NO_FAULT + 1 : NO_FAULT; of < FAULTS; of++) {
         uint64_t states = search((fault)of);
         printf("fault %d: %llu states, %s\n", of, (unsigned long long)states,
                violated ? "violated" : "holds");
