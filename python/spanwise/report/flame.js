@@ -8,7 +8,9 @@
     const names = data.names, earlier = data.before;
     const [quantity, view, hide, search] = ["of", "view", "hide", "search"].map(
         (name) => find(`flame-${name}`));
-    const ROW = 19, LETTER = 6.8, NARROWEST = 1;
+    const ROW = 19, NARROWEST = 1;
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.font = '11px system-ui, "DejaVu Sans", sans-serif'; // as .frame-text
     const NO_OBJECT = "[of no live object]";
     const pattern = svg.querySelector("defs");
     let root, zoomed, drawn, shownAt, shownStack = -1;
@@ -137,22 +139,31 @@
         svg.replaceChildren(pattern, ...drawn.map((box) => group(box, rows, wanted)));
         drawn.find((box) => box.node === zoomed).group.setAttribute("tabindex", "0");
     }
+    // The start of a text that is as wide as the room; "" if that is less than a letter.
+    function cut(text, room) {
+        if (pen.measureText(text).width <= room) return text;
+        let least = 0, most = text.length;
+        while (least < most) {
+            const letters = Math.ceil((least + most) / 2);
+            if (pen.measureText(`${text.slice(0, letters)}…`).width <= room) least = letters;
+            else most = letters - 1;
+        }
+        return least ? `${text.slice(0, least)}…` : "";
+    }
     function group(box, rows, wanted) {
         const { node, row, left, width } = box;
         const y = (view.value === "flame" ? rows - 1 - row : row) * ROW;
         const shade = shadeOf(node, row);
         const found = wanted && node !== root && wanted.test(node.name) ? " match" : "";
-        const letters = Math.floor((width - 6) / LETTER);
         const mark = { l: "▼ ", m: "▲ " }[/^(less|more)-[1-4]/.exec(shade)?.[0][0]] ?? "";
-        const label = mark + node.name;
-        const text = label.length > letters ? `${label.slice(0, letters - 1)}…` : label;
+        const text = cut(mark + node.name, width - 6);
         const g = element("g", { role: "button", tabindex: "-1", "aria-label": described(node) });
         g.append(
             element("title", {}, described(node)),
             element("rect", { x: left, y, width: Math.max(width - 0.5, 0.5), height: ROW - 1,
                 class: `frame ${shade}${found}` }));
         const at = { x: left + 3, y: y + 13, class: "frame-text" };
-        if (letters > 2) g.append(element("text", at, text));
+        if (text) g.append(element("text", at, text));
         box.group = g;
         return g;
     }

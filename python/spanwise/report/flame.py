@@ -224,7 +224,9 @@ def wrapped(name: str, width: float) -> list[str]:
     if len(name) <= letters:
         return [name]
     function, mark, place = name.partition(" (")
-    first, second = (function, f"({place}") if mark else (name[:letters], name[letters:])
+    space = name.rfind(" ", 0, letters + 1)
+    split = (name[:space], name[space + 1 :]) if space > 0 else (name[:letters], name[letters:])
+    first, second = (function, f"({place}") if mark else split
     return [_cut(first, letters), *([_cut(second, letters)] if second else [])]
 
 

@@ -240,8 +240,12 @@ class _Strings:
         return self.places.setdefault(text, len(self.places))
 
 
-def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
-    """Return a gzipped profile.proto: a sample per group, a location per frame, a line per call."""
+def pprof(groups: Sequence[Group], duration_ns: int, program: str, comment: str) -> bytes:
+    """Return a gzipped profile.proto: a sample per group, a location per frame, a line per call.
+
+    Its only mapping has the name of the program, which pprof shows, and says that there is nothing
+    to look up in a file of that name.
+    """
     strings = _Strings()
     types = [
         content(1, number(1, strings[name]) + number(2, strings[unit]))
@@ -253,7 +257,9 @@ def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
         places = [ids.setdefault(frame, len(ids) + 1) for frame in group.stack.frames]
         body = packed(1, places) + packed(2, group.stack.values)
         samples.append(content(2, body + _labels(group, strings)))
-    calls = list(_calls(ids, strings))
+    mapping = number(1, 1) + number(5, strings[program])
+    mapping += b"".join(number(field, 1) for field in (7, 8, 9, 10))
+    calls = [content(3, mapping), *_calls(ids, strings)]
     end = (
         number(10, duration_ns) + number(13, strings[comment]) + number(14, strings["inuse_space"])
     )
@@ -270,7 +276,7 @@ def _calls(frames: Mapping[Frame, int], strings: _Strings) -> Iterator[bytes]:
     """
     functions: dict[tuple[str, str], int] = {}
     for frame, i in frames.items():
-        body = number(1, i)
+        body = number(1, i) + number(2, 1)
         for call in frame:
             function = functions.setdefault((call.function, call.file), len(functions) + 1)
             body += content(4, number(1, function) + number(2, call.line))

@@ -119,6 +119,9 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
     assert strings[0] == ""
     types = [[strings[v] for _, v in fields(one)] for one in of[1]]
     assert types == [list(names) for names in VALUES.values()]
+    (mapping,) = (dict(fields(one)) for one in of[3])
+    assert strings[mapping[5]] == Path(recorded.program).name and mapping[1] == 1
+    assert all(mapping[field] for field in (7, 8, 9, 10))  # pprof looks for no binary
     functions = {}
     for one in of[5]:
         function = dict(fields(one))
@@ -128,6 +131,7 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
     for one in of[4]:
         lines = [dict(fields(line)) for number, line in fields(one) if number == 4]
         calls = [(*functions[line[1]], line.get(2, 0)) for line in lines]
+        assert dict(fields(one))[2] == 1
         locations[dict(fields(one))[1]] = [shown_name(*call) for call in calls]
     live, sites = recorded.live_sites("go").named(), recorded.sites
     wanted: Counter[tuple[str, ...]] = Counter()
@@ -239,6 +243,7 @@ def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
     path = tmp_path / "a.pb.gz"
     recorded.export(path, "pprof", "go")
     top = go_pprof(path, "-top", "-flat")
+    assert f"File: {Path(recorded.program).name}\n" in top
     total = recorded.live_sites("go").ledger.requested_bytes
     (output,) = re.findall(r"of (\d+)B total", top)
     assert int(output) == total
