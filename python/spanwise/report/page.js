@@ -390,12 +390,12 @@ function holds(stack, cell) {
         brush.setAttribute("x", Math.min(a, b));
         brush.setAttribute("width", Math.abs(b - a));
     });
-    // The values where the pointer is: those of the last moment before it.
+    // The values where the pointer is, or at the shown moment: the last ones before it.
     const values = JSON.parse(find("values").textContent), pointed = find("pointed");
     function describe(x) {
         const at = Math.max(values.x.findLastIndex((one) => one <= x), 0);
         const parts = values.of.map(([name, bytes]) => [name, bytes[at]])
-            .filter(([, bytes]) => bytes !== null).map(([name, bytes]) => `${name} ${size(bytes)}`);
+            .filter(([, bytes]) => bytes).map(([name, bytes]) => `${name} ${size(bytes)}`);
         pointed.textContent = `${values.when[at]}: ${parts.join(", ")}`;
     }
     timelines.forEach((timeline, i) => {
@@ -421,12 +421,14 @@ function holds(stack, cell) {
             if (start !== null) select({ moment: momentIn(start, place(event)) });
             start = null;
         });
+        timeline.addEventListener("pointerleave", () => describe(frames[selection.moment].x));
         timeline.addEventListener("pointercancel", () => { start = null; });
     });
     find("when").addEventListener("input", () => paint(0, 0));
 
     function drawTime() {
         const { x } = frames[selection.moment];
+        describe(x);
         timelines.forEach((timeline, i) => {
             const line = timeline.querySelector(".now"), at = scaled(x, axes[0], axes[i]);
             line.setAttribute("x1", at);

@@ -427,7 +427,9 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
     timeline.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
     output.key = Number(slider.value);
     timeline.dispatchEvent(new PointerEvent("pointermove", { clientX: 9999 }));
-    output.pointed = find("pointed").textContent;
+    output.pointed = [find("pointed").textContent];
+    timeline.dispatchEvent(new PointerEvent("pointerleave"));
+    output.pointed.push(find("pointed").textContent);
     const brush = timeline.querySelector(".brush");
     output.brush = [brush.getAttribute("y"), brush.getAttribute("height")];
     """
@@ -456,8 +458,13 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
     assert output["row"][0].startswith(f"{held} of ") and "at the peak" not in output["row"][0]
     assert output["again"].startswith("Click on a cell") and output["key"] == moment - 1
     last = with_sites().ledger("go", "end")
-    assert f"requested {_format.size(last.requested_bytes)}" in output["pointed"]
-    assert f"held {_format.size(last.held_bytes)}" in output["pointed"]
+    assert f"requested {_format.size(last.requested_bytes)}" in output["pointed"][0]
+    assert f"held {_format.size(last.held_bytes)}" in output["pointed"][0]
+    assert output["pointed"][1] != output["pointed"][0]
+    timeline = with_sites().timeline("go", samples=80, detail="parts")
+    shown = float(output["pointed"][1].split(" ")[0]) * 1e9
+    row = timeline[np.argmin(np.abs(timeline["time_ns"] - shown))]
+    assert f"requested {_format.size(int(row['requested_bytes']))}" in output["pointed"][1]
     assert output["brush"] == ["24", "226"]
 
 
