@@ -433,9 +433,10 @@ def write_flame(
     first = len(live) + (0 if before is None else len(before))
     data = StackData(live, first, first + _MORE_STACKS, allocated=allocated, before=before)
     keys = "" if before is None else _KEYS
+    part = flame.part_of_page(quantities, said, of, merged=before is not None)
     body = (
         f"<main class=graph><h1>{html.escape(said)}</h1>{keys}"
-        f"{flame.part_of_page(quantities, said, of)}<p class=quiet>{_HOW}</p></main>"
+        f"{part}<p class=quiet>{_HOW}</p></main>"
         f"{json_script('stacks', data.to_dict())}"
     )
     scripts = ("common.js", "flame.js")

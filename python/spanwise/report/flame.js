@@ -6,7 +6,7 @@
     const svg = find("flame");
     if (!svg) return;
     const names = data.names, earlier = data.before;
-    const [quantity, view, hide, search] = ["of", "view", "hide", "search"].map(
+    const [quantity, view, hide, merge, search] = ["of", "view", "hide", "merge", "search"].map(
         (name) => find(`flame-${name}`));
     const ROW = 19, NARROWEST = 1;
     const pen = document.createElement("canvas").getContext("2d");
@@ -34,10 +34,11 @@
     }
     const nodeOf = (name, caller) =>
         ({ name, caller, value: 0, now: 0, before: 0, callees: new Map() });
+    const shownName = (name) => (merge.checked ? name.replace(/:\d+\)$/, ")") : name);
     // The frames that are shown, from the root of the graph; at least one.
     function shownFrames(stack) {
         const kept = hide.checked ? stack.filter((frame) => !runtime.has(frame)) : stack;
-        const frames = (kept.length ? kept : stack.slice(-1)).map((frame) => names[frame]);
+        const frames = (kept.length ? kept : stack.slice(-1)).map((frame) => shownName(names[frame]));
         return view.value === "inverted" ? frames.reverse() : frames;
     }
     function build() {
@@ -204,12 +205,12 @@
         (next ?? drawn.find((one) => one.node === zoomed)).group.focus();
     });
     for (const kind of ["pointerover", "focusin"]) svg.addEventListener(kind, describe);
-    for (const input of [quantity, view, hide]) input.addEventListener("change", build);
+    for (const input of [quantity, view, hide, merge]) input.addEventListener("change", build);
     search.addEventListener("input", draw);
     onSelection(() => {
         if (shownStack !== selection.stack) {
             shownStack = selection.stack;
-            const frame = shownStack < 0 ? "" : framesOf(shownStack)[0];
+            const frame = shownStack < 0 ? "" : shownName(framesOf(shownStack)[0]);
             search.value = frame && `^${frame.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
             if (shownAt === selection.moment) draw();
         }

@@ -217,6 +217,8 @@ def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) ->
         press(key);
         return focused();
     });
+    set("merge", "checked", true, "change");
+    output.merged = [look(), search("main")];
     set("of", "value", "allocations", "change");
     output.allocations = groups().map((g) => g.getAttribute("aria-label"));
     """
@@ -234,6 +236,9 @@ def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) ->
     assert output["whole"] == output["reset"] == [root, start, *below]
     assert output["hidden"] == [root, *below]
     assert output["keys"] == [below[0][0], below[4][0], below[0][0], below[0][0], root[0]]
+    merged, found = output["merged"]  # lines 90 and 91 of main are one box, and so are the leaves
+    assert merged[1] == ["main (a.c)", 20, 20] and found == ["matched 100.0 % (20 B)", 1]
+    assert [one[0] for one in merged[2:]] == ["middle (a.c)", other, "leaf (a.c)", "leaf (a.c)"]
     assert output["allocations"][0] == "allocations\n3, 100.0 % of all"
     assert output["found"] == [
         ["matched 50.0 % (10 B)", 2],
@@ -304,6 +309,7 @@ def test_the_difference_of_two_recordings(tmp_path: Path) -> None:
     assert [round(55 * (one[2] + 0.5) / whole) for one in output[1:]] == [55, 30, 20, 5]
     assert [one[3][:1] for one in output[1:]] == ["▲", "▲", "▼", "▲"]
     assert "more-3" in browse(tmp_path, page)  # the policy lets the page's script run
+    assert 'id="flame-merge" type="checkbox" checked' in page.read_text(encoding="utf-8")
     assert probe(tmp_path, page, "output = document.documentElement.scrollWidth;", 400) == 400
 
 
