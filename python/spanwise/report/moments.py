@@ -91,7 +91,7 @@ def through(
         which, sized = np.divmod(pairs, max(1, len(sizes)))
         each = zip(sites[which].tolist(), sizes[sized].tolist(), strict=True)
         slots = dict(zip(each, np.bincount(of_pair).tolist(), strict=True))
-        held = _held(made, placed.addresses, objects.site)
+        held = _held(made, placed.addresses, sites, of_site)
         live = None
         if at == PEAK_RESIDENT:
             live = add_by_site(objects, recording.site_frames, build_ids)
@@ -112,15 +112,19 @@ def through(
 
 
 def _held(
-    one: HeapMap, addresses: NDArray[np.uint64], sites: NDArray[np.int64]
+    one: HeapMap,
+    addresses: NDArray[np.uint64],
+    sites: NDArray[np.int64],
+    of_site: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Return a tile, a site and the number of its objects there, for each pair that has any."""
     first = np.asarray(one.array["address"])
     order = np.argsort(first)
     has_place = addresses != 0
     tile = order[np.searchsorted(first[order], addresses[has_place], side="right") - 1]
-    pairs, count = np.unique(tile << 32 | sites[has_place], return_counts=True)
-    return np.stack([pairs >> 32, pairs & (1 << 32) - 1, count], axis=1)
+    pairs, of_pair = distinct(tile * len(sites) + of_site[has_place])
+    tile, place = np.divmod(pairs, max(1, len(sites)))
+    return np.stack([tile, sites[place], np.bincount(of_pair)], axis=1)
 
 
 def peak_of(moments: Iterable[Moment]) -> Moment | None:
