@@ -205,13 +205,20 @@
         (next ?? drawn.find((one) => one.node === zoomed)).group.focus();
     });
     for (const kind of ["pointerover", "focusin"]) svg.addEventListener(kind, describe);
+    // Searches the innermost frame of the selected site.
+    function searchSite() {
+        const frame = shownStack < 0 ? "" : shownName(framesOf(shownStack)[0]);
+        search.value = frame && `^${frame.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
+    }
+    merge.addEventListener("change", () => {
+        if (shownStack >= 0) searchSite();
+    });
     for (const input of [quantity, view, hide, merge]) input.addEventListener("change", build);
     search.addEventListener("input", draw);
     onSelection(() => {
         if (shownStack !== selection.stack) {
             shownStack = selection.stack;
-            const frame = shownStack < 0 ? "" : shownName(framesOf(shownStack)[0]);
-            search.value = frame && `^${frame.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
+            searchSite();
             if (shownAt === selection.moment) draw();
         }
         if (shownAt !== selection.moment) build();

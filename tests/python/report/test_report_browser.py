@@ -666,9 +666,17 @@ def test_a_site_is_found_in_the_flame_graph(named_page: Path, tmp_path: Path) ->
     script = """
     const rows = [...document.querySelectorAll("#call-sites tbody tr")];
     const row = rows.find((one) => one.textContent.includes("other"));
-    row.querySelector("button.link").click();
-    output = [document.getElementById("flame-search").value,
+    const look = () => [document.getElementById("flame-search").value,
         document.querySelector("#flame .match").previousSibling.textContent.split("\\n")[0]];
+    row.querySelector("button.link").click();
+    output = [look()];
+    rows.find((one) => one !== row).querySelector("button.link").click();
+    output.push(look());
+    document.getElementById("flame-merge").click();
+    output.push(look());
     """
-    found = probe(tmp_path, named_page, script)
-    assert found == ["^<other> in libz\\.so\\.1$", "<other> in libz.so.1"]
+    assert probe(tmp_path, named_page, script) == [
+        ["^<other> in libz\\.so\\.1$", "<other> in libz.so.1"],
+        ["^leaf \\(a\\.c:1\\)$", "leaf (a.c:1)"],
+        ["^leaf \\(a\\.c\\)$", "leaf (a.c)"],
+    ]
