@@ -13,7 +13,7 @@ import numpy as np
 
 from spanwise import _lib
 from spanwise.recordings.live_sites import LiveSite, LiveSites
-from spanwise.recordings.names import named_call, split_place
+from spanwise.recordings.names import named_call, plain_function, split_place
 from spanwise.recordings.sites import Framed, Site, Sites
 from spanwise.results.rows import Rows
 
@@ -243,8 +243,8 @@ class _Strings:
 def pprof(groups: Sequence[Group], duration_ns: int, program: str, comment: str) -> bytes:
     """Return a gzipped profile.proto: a sample per group, a location per frame, a line per call.
 
-    Its only mapping has the name of the program, which pprof shows, and says that there is nothing
-    to look up in a file of that name.
+    Its only mapping has the name of the program, which pprof shows. It has no location, because
+    pprof's source view disassembles the file of a location's mapping at its address.
     """
     strings = _Strings()
     types = [
@@ -271,18 +271,21 @@ def pprof(groups: Sequence[Group], duration_ns: int, program: str, comment: str)
 def _calls(frames: Mapping[Frame, int], strings: _Strings) -> Iterator[bytes]:
     """Yield the locations of frames by their ids, then their functions.
 
-    Functions have no system name: pprof would take a name that equals it for C++ and strip what
-    is in parentheses and angle brackets, so that "<module>" became "".
+    C++ and Rust functions are named without parameters and template arguments, as pprof itself
+    names them; the whole name is their system name. Other functions have none: pprof would take a
+    name that equals it for C++ and strip what is in angle brackets, so that "<module>" became "".
     """
     functions: dict[tuple[str, str], int] = {}
     for frame, i in frames.items():
-        body = number(1, i) + number(2, 1)
+        body = number(1, i)
         for call in frame:
             function = functions.setdefault((call.function, call.file), len(functions) + 1)
             body += content(4, number(1, function) + number(2, call.line))
         yield content(4, body)
     for (name, file), i in functions.items():
-        yield content(5, number(1, i) + number(2, strings[name]) + number(4, strings[file]))
+        plain = plain_function(name) if "::" in name else name
+        names = number(2, strings[plain]) + (number(3, strings[name]) if plain != name else b"")
+        yield content(5, number(1, i) + names + number(4, strings[file]))
 
 
 def _labels(group: Group, strings: _Strings) -> bytes:
