@@ -68,6 +68,19 @@ class Page(HTMLParser):
         return json.loads(self.texts[name])
 
 
+def unpacked(text: str, width: int = 1) -> list[int]:
+    """Values of `width` bytes: literal runs and repeated values, as docs/design/report.md says."""
+    data, found, at = base64.b64decode(text), [], 0
+    while at < len(data):
+        control, at = data[at], at + 1
+        literal = control < 128
+        count = control + 1 if literal else 1
+        part = [data[i : i + width] for i in range(at, at + count * width, width)]
+        found += part if literal else part * (control - 126)
+        at += count * width
+    return [int.from_bytes(one, "little") for one in found]
+
+
 def browse(folder: Path, page: Path, *words: str) -> str:
     """Open a page in the browser and return the DOM; its console must be empty."""
     command = [

@@ -20,6 +20,7 @@ from spanwise.heap.options import HeapOptions, as_options
 from spanwise.ledger.ledger import Comparison, Ledger, add_ledgers
 from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.recordings.live_sites import LiveSites, add_live_sites
+from spanwise.recordings.sites import Sites
 from spanwise.recordings.span_pinning import SpanPinning, check_by
 from spanwise.recordings.summary import (
     Summary,
@@ -73,6 +74,11 @@ class RecordingQueries:
     @property
     def summary(self) -> Summary:
         """Totals."""
+        raise NotImplementedError
+
+    @property
+    def sites(self) -> Sites:
+        """Call sites that allocated anything."""
         raise NotImplementedError
 
     def _each(self) -> Sequence[Recording]:
@@ -564,13 +570,18 @@ class RecordingQueries:
         from spanwise.report import export  # noqa: PLC0415  reports know models
 
         export.check_flame(path, of, is_difference=before is not None)
+        both = (self, *([before] if before is not None else []))
+        hidden = tuple(hide_frames)
         named, *earlier = (
             one.live_sites(table, at, options=options, progress=progress).named(
-                full_stacks=full_stacks, hide_frames=hide_frames
+                full_stacks=full_stacks, hide_frames=hidden
             )
-            for one in (self, *([before] if before is not None else []))
+            for one in both
         )
-        return export.write_flame(named, path, of, *earlier)
+        allocated = [
+            one.sites.named(full_stacks=full_stacks, hide_frames=hidden).sites for one in both
+        ]
+        return export.write_flame(named, path, of, earlier[0] if earlier else None, allocated)
 
     def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
         """Draws requested and held bytes over time; returns the matplotlib Axes."""

@@ -311,7 +311,7 @@ def timeline(
     lines += [("own-patch", f"{own[0]}, as it ran (line)")] if line else []
     left, right = _ends(width)
     key, height = legend([*names, *lines], 304, left, width)
-    data = {"left": left, "right": right}
+    data = {"left": left, "right": right, "top": 24, "bottom": 250}
     title = "bytes held over time by the simulated heap, by part"
     return figure(height, [*made, key], title, "timeline", data, width=width)
 
@@ -338,6 +338,27 @@ def place_in_time(rows: Rows, op: int, time_ns: int, width: int = WIDTH) -> floa
         return x.at(op)
     times = np.asarray(rows["time_ns"], np.float64)
     return x.at(time_ns / _unit(float(times[-1]), _TIMES)[0])
+
+
+def values_over_time(
+    rows: Rows, own: tuple[str, Sequence[tuple[int, int]]] = ("", ())
+) -> dict[str, Any]:
+    """Return what `timeline` shows as data: x coordinates, moments, and the values by name."""
+    if not len(rows):
+        return {"x": [], "when": [], "of": []}
+    x, places, _, unit = _over_time(rows, WIDTH)
+    is_timed = unit != "operations"
+    columns = {PARTS[name]: rows[name].tolist() for name in _used([rows])}
+    columns |= {"held": rows["held_bytes"].tolist(), "resident": rows["resident_bytes"].tolist()}
+    if is_timed and own[1]:
+        before = np.searchsorted([ns for ns, _ in own[1]], rows["time_ns"], side="right") - 1
+        columns[f"{own[0]} as it ran"] = [own[1][i][1] if i >= 0 else None for i in before.tolist()]
+    ops, times = rows["op"].tolist(), rows["time_ns"].tolist()
+    return {
+        "x": [round(x.at(place), 1) for place in places.tolist()],
+        "when": [_format.seconds(ns) for ns in times] if is_timed else [f"#{op:,}" for op in ops],
+        "of": list(columns.items()),
+    }
 
 
 def _steps(at: NDArray[Any], values: NDArray[Any]) -> list[tuple[float, float]]:
@@ -376,10 +397,12 @@ def sizes(
     classes = table.classes["size_bytes"].tolist()
     if live:
         made += _boxes(live, [*classes, 0], x, y)
-    made += [
-        element("line", x1=x.at(size), x2=x.at(size), y1=220, y2=y.at(count), class_="bar")
-        for size, count in zip(requested.tolist(), counts.tolist(), strict=True)
-    ]
+    for size, count in zip(requested.tolist(), counts.tolist(), strict=True):
+        title = element("title", f"{size:,.0f} B: {count:,.0f} requests") if width == WIDTH else ""
+        place = x.at(size)
+        made.append(
+            element("line", title, x1=place, x2=place, y1=220, y2=y.at(count), class_="bar")
+        )
     made += [
         element("line", x1=x.at(size), x2=x.at(size), y1=224, y2=236, class_="boundary")
         for size in classes

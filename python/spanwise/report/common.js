@@ -15,6 +15,21 @@ const onSelection = (act) => document.addEventListener("selection", act);
 // --- data -----------------------------------------------------------------------------------------
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+// Values of `width` bytes from the run lengths of `packed` in moments.py.
+function unpacked(text, width = 1) {
+    const bytes = bytesOf(text), values = [];
+    let at = 0;
+    const next = () => {
+        at += width;
+        return width === 1 ? bytes[at - 1] : bytes[at - 2] + 256 * bytes[at - 1];
+    };
+    while (at < bytes.length) {
+        const control = bytes[at++];
+        if (control < 128) for (let i = 0; i <= control; i++) values.push(next());
+        else values.push(...Array(control - 126).fill(next()));
+    }
+    return values;
+}
 const codesOf = (text) => new Uint16Array(bytesOf(text).buffer);
 const decoded = (code) => Math.round(2 ** (code / 1024) - 1);
 // The quantities of each stack, in the order of data.of: at the peak exactly.

@@ -26,7 +26,7 @@ from spanwise.plots.comparisons import LANE_NAMES
 from spanwise.recordings.names import name_frames
 from spanwise.recordings.sites import unknown_only, unknown_text
 from spanwise.report import flame, stacks
-from spanwise.report.moments import StackData
+from spanwise.report.moments import COUNTS, StackData
 from spanwise.report.page import document, json_script
 from spanwise.results.files import check_output, whole_file, write_whole
 from spanwise.results.jobs import Step, progress_bar
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from spanwise.heap.options import HeapOptions
     from spanwise.recordings.live_sites import LiveSites
     from spanwise.recordings.recording import Recording
+    from spanwise.recordings.sites import Site
     from spanwise.results.jobs import Progress
 
 
@@ -393,7 +394,7 @@ def content_of(
     if wanted.form == "pprof":
         rows = recording.site_groups(table, at, options=options, progress=step)
         groups = stacks.groups_of(rows, (*sites, *live), names)
-        return stacks.pprof(groups, recording.summary.duration_ns, name)
+        return stacks.pprof(groups, recording.summary.duration_ns, program, name)
     found = stacks.stacks_of(sites, live, names)
     if wanted.form == "collapsed":
         return stacks.collapsed(found, wanted.value)
@@ -412,27 +413,44 @@ def check_flame(path: str | os.PathLike[str], of: str, *, is_difference: bool = 
 
 
 def write_flame(
-    live: LiveSites, path: str | os.PathLike[str], of: str, before: LiveSites | None = None
+    live: LiveSites,
+    path: str | os.PathLike[str],
+    of: str,
+    before: LiveSites | None = None,
+    allocated: Sequence[Sequence[Site]] = (),
 ) -> str:
-    """Writes a flame graph atomically; as `Recording.to_flame`."""
+    """Writes a flame graph atomically; as `Recording.to_flame`.
+
+    `allocated`: all call sites of the recording, then of the earlier one, with their names.
+    """
     if unknown_only(live):
         raise InvalidError(f"{live.ledger.source}: {unknown_text(live.imported)}")
     said = flame.sentence(live, of, before)
     if Path(path).suffix.lower() == ".svg":
         write_whole(path, flame.file_of(flame.tree_of(live, of), said))
         return said
-    quantities = (*flame.OF, "objects")
-    data = StackData(live, before=before).to_dict()
+    quantities = (*flame.OF, *COUNTS)
+    first = len(live) + (0 if before is None else len(before))
+    data = StackData(live, first, first + _MORE_STACKS, allocated=allocated, before=before)
     keys = "" if before is None else _KEYS
+    part = flame.part_of_page(quantities, said, of, merged=before is not None)
     body = (
         f"<main class=graph><h1>{html.escape(said)}</h1>{keys}"
-        f"{flame.part_of_page(quantities, said, of)}</main>{json_script('stacks', data)}"
+        f"{part}<p class=quiet>{_HOW}</p></main>"
+        f"{json_script('stacks', data.to_dict())}"
     )
     scripts = ("common.js", "flame.js")
     write_whole(path, document(said, body, ("report.css", "flame.css"), scripts))
     return said
 
 
+_MORE_STACKS = 1000
+"""Stacks of allocations without live objects in a page; the others are summed."""
+_HOW = (
+    "The width of a box is that of the function and its callees. Hatched boxes belong to no call."
+    " A click zooms; so does Enter, and arrow keys move. Allocations are those of the whole"
+    " recording."
+)
 _KEYS = (
     '<p class="keys"><span><i class="key key-more"></i>▲ grew</span><span><i class="key key-less">'
     "</i>▼ shrank</span><span>A stack is as wide as the larger of its two values.</span></p>"

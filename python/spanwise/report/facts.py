@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,7 @@ from spanwise.optimizer.solver import default_candidates
 from spanwise.recordings.live_sites import LiveSite, LiveSites
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
-from spanwise.recordings.sites import AnySite, Site, merge_key, same_sites
+from spanwise.recordings.sites import AnySite, Site
 from spanwise.recordings.timeline import AfterPeak
 from spanwise.report.advice import ADVICE_PASSES, AdviceList, advise
 from spanwise.report.moments import Moment, all_sites, peak_of, through
@@ -60,7 +60,6 @@ class Facts:
         advice: the fitted table compared with stock tables; None: nothing to fit to.
         changes: the verdict and ranked advice; None: a set of several recordings.
         own: the program's own heap, as it was measured; None: not known, or a set.
-        row_of: index in `sites` of the first SITES, by each number of a site at the peak.
     """
 
     recording: Recording | RecordingSet  # what it is about; a set has neither maps nor advice
@@ -74,7 +73,6 @@ class Facts:
     advice: OptimizeResult | None
     no_advice: str  # why `advice` is None, or ""
     changes: AdviceList | None = None
-    row_of: dict[int, int] = field(default_factory=dict)
     allocated: tuple[Site, ...] = ()  # all call sites, with their allocations; (): a set
     own: OwnHeap | None = None
 
@@ -199,9 +197,8 @@ def gather(
         changes = advise(recording, table, fitted=advice, options=options, progress=step)
     shown = tuple(moments) if peak is not None else ()
     seen = (recording, table, ledger, after, timeline, histogram, shown, sites)
-    row_of = _rows_of_sites(live, sites, recording.site_frames)
     own = own_heap_of(recording, table)
-    return Facts(*seen, advice, why, changes, row_of, tuple(allocated.values()), own)
+    return Facts(*seen, advice, why, changes, tuple(allocated.values()), own)
 
 
 def _timeline(
@@ -242,16 +239,6 @@ def short_name_of(site: AnySite) -> AnySite:
 
     made = replace(cast(Any, site), names=short(site.names), full_names=short(site.full_names))
     return cast(AnySite, made)
-
-
-def _rows_of_sites(
-    named: LiveSites, merged: LiveSites, frames: Mapping[int, tuple[str, ...]]
-) -> dict[int, int]:
-    """Return the row in the page's table of each site that was merged into one of its rows."""
-    rows = {merge_key(site): row for row, site in enumerate(merged.sites[:SITES])}
-    found = {site.id: rows[merge_key(site)] for site in named.sites if merge_key(site) in rows}
-    same = same_sites(frames)
-    return found | {other: found[one] for other, one in same.items() if one in found}
 
 
 def gather_set(

@@ -6,9 +6,11 @@
     const svg = find("flame");
     if (!svg) return;
     const names = data.names, earlier = data.before;
-    const [quantity, view, hide, search] = ["of", "view", "hide", "search"].map(
+    const [quantity, view, hide, merge, search] = ["of", "view", "hide", "merge", "search"].map(
         (name) => find(`flame-${name}`));
-    const ROW = 19, LETTER = 6.8, NARROWEST = 1;
+    const ROW = 19, NARROWEST = 1;
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.font = '11px system-ui, "DejaVu Sans", sans-serif'; // as .frame-text
     const NO_OBJECT = "[of no live object]";
     const pattern = svg.querySelector("defs");
     let root, zoomed, drawn, shownAt, shownStack = -1;
@@ -32,10 +34,11 @@
     }
     const nodeOf = (name, caller) =>
         ({ name, caller, value: 0, now: 0, before: 0, callees: new Map() });
+    const shownName = (name) => (merge.checked ? name.replace(/:\d+\)$/, ")") : name);
     // The frames that are shown, from the root of the graph; at least one.
     function shownFrames(stack) {
         const kept = hide.checked ? stack.filter((frame) => !runtime.has(frame)) : stack;
-        const frames = (kept.length ? kept : stack.slice(-1)).map((frame) => names[frame]);
+        const frames = (kept.length ? kept : stack.slice(-1)).map((frame) => shownName(names[frame]));
         return view.value === "inverted" ? frames.reverse() : frames;
     }
     function build() {
@@ -137,22 +140,31 @@
         svg.replaceChildren(pattern, ...drawn.map((box) => group(box, rows, wanted)));
         drawn.find((box) => box.node === zoomed).group.setAttribute("tabindex", "0");
     }
+    // The start of a text that is as wide as the room; "" if that is less than a letter.
+    function cut(text, room) {
+        if (pen.measureText(text).width <= room) return text;
+        let least = 0, most = text.length;
+        while (least < most) {
+            const letters = Math.ceil((least + most) / 2);
+            if (pen.measureText(`${text.slice(0, letters)}…`).width <= room) least = letters;
+            else most = letters - 1;
+        }
+        return least ? `${text.slice(0, least)}…` : "";
+    }
     function group(box, rows, wanted) {
         const { node, row, left, width } = box;
         const y = (view.value === "flame" ? rows - 1 - row : row) * ROW;
         const shade = shadeOf(node, row);
         const found = wanted && node !== root && wanted.test(node.name) ? " match" : "";
-        const letters = Math.floor((width - 6) / LETTER);
         const mark = { l: "▼ ", m: "▲ " }[/^(less|more)-[1-4]/.exec(shade)?.[0][0]] ?? "";
-        const label = mark + node.name;
-        const text = label.length > letters ? `${label.slice(0, letters - 1)}…` : label;
+        const text = cut(mark + node.name, width - 6);
         const g = element("g", { role: "button", tabindex: "-1", "aria-label": described(node) });
         g.append(
             element("title", {}, described(node)),
             element("rect", { x: left, y, width: Math.max(width - 0.5, 0.5), height: ROW - 1,
                 class: `frame ${shade}${found}` }));
         const at = { x: left + 3, y: y + 13, class: "frame-text" };
-        if (letters > 2) g.append(element("text", at, text));
+        if (text) g.append(element("text", at, text));
         box.group = g;
         return g;
     }
@@ -193,13 +205,20 @@
         (next ?? drawn.find((one) => one.node === zoomed)).group.focus();
     });
     for (const kind of ["pointerover", "focusin"]) svg.addEventListener(kind, describe);
-    for (const input of [quantity, view, hide]) input.addEventListener("change", build);
+    // Searches the innermost frame of the selected site.
+    function searchSite() {
+        const frame = shownStack < 0 ? "" : shownName(framesOf(shownStack)[0]);
+        search.value = frame && `^${frame.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
+    }
+    merge.addEventListener("change", () => {
+        if (shownStack >= 0) searchSite();
+    });
+    for (const input of [quantity, view, hide, merge]) input.addEventListener("change", build);
     search.addEventListener("input", draw);
     onSelection(() => {
         if (shownStack !== selection.stack) {
             shownStack = selection.stack;
-            const frame = shownStack < 0 ? "" : framesOf(shownStack)[0];
-            search.value = frame && `^${frame.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`;
+            searchSite();
             if (shownAt === selection.moment) draw();
         }
         if (shownAt !== selection.moment) build();

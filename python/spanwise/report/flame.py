@@ -143,8 +143,13 @@ def file_of(root: Frame, said: str) -> str:
     )
 
 
-def part_of_page(quantities: Iterable[str], said: str, shown: str = "waste") -> str:
-    """Return the element of a page whose scripts draw the graph."""
+def part_of_page(
+    quantities: Iterable[str], said: str, shown: str = "waste", *, merged: bool = False
+) -> str:
+    """Return the element of a page whose scripts draw the graph.
+
+    `merged`: the lines of a function are one box at first, as in a difference of two builds.
+    """
     of = "".join(f"<option{' selected' * (one == shown)}>{one}</option>" for one in quantities)
     views = "".join(f'<option value="{one}">{text}</option>' for one, text in _VIEWS)
     return (
@@ -152,6 +157,8 @@ def part_of_page(quantities: Iterable[str], said: str, shown: str = "waste") -> 
         f'<label>show <select id="flame-of">{of}</select></label>'
         f'<label>from <select id="flame-view">{views}</select></label>'
         '<label><input id="flame-hide" type="checkbox"> hide runtime and import frames</label>'
+        f'<label><input id="flame-merge" type="checkbox"{" checked" * merged}> merge lines of a'
+        " function</label>"
         '<input id="flame-search" type="search" placeholder="search: regex"'
         ' aria-label="search frames by regular expression">'
         '<button id="flame-reset">reset zoom</button><output id="flame-share"></output></div>'
@@ -224,7 +231,9 @@ def wrapped(name: str, width: float) -> list[str]:
     if len(name) <= letters:
         return [name]
     function, mark, place = name.partition(" (")
-    first, second = (function, f"({place}") if mark else (name[:letters], name[letters:])
+    space = name.rfind(" ", 0, letters + 1)
+    split = (name[:space], name[space + 1 :]) if space > 0 else (name[:letters], name[letters:])
+    first, second = (function, f"({place}") if mark else split
     return [_cut(first, letters), *([_cut(second, letters)] if second else [])]
 
 

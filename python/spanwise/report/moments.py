@@ -6,14 +6,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spanwise import _format
-from spanwise.heap.heap_map import PLACED_DTYPE, HeapMap, place_objects
+from spanwise.heap.heap_map import HeapMap
 from spanwise.heap.options import HeapOptions
 from spanwise.ledger.parts import PEAK_RESIDENT
 from spanwise.plots import maps as raster
@@ -49,12 +49,14 @@ class Moment:
         counts: shape (sites, 5): live_objects, requested_bytes, roundup_bytes, kept_free_bytes and
             resident_bytes, as in `LiveSite`.
         slots: number of live objects by (site, slot bytes); slot bytes 0: whole pages.
+        held: shape (n, 3): a tile of the map, a site, and the number of its objects in that tile.
     """
 
-    map: HeapMap  # of the heap, without slots; at the peak with the sites of its objects
+    map: HeapMap  # of the heap, without slots and objects
     sites: NDArray[np.int64]  # ids of the call sites with live objects
     counts: NDArray[np.int64]
     slots: Mapping[tuple[int, int], int]
+    held: NDArray[np.int64]
     live: LiveSites | None = None  # the sites, without names; None: not the peak
 
     def by_class(self) -> dict[int, int]:
@@ -89,13 +91,11 @@ def through(
         which, sized = np.divmod(pairs, max(1, len(sizes)))
         each = zip(sites[which].tolist(), sizes[sized].tolist(), strict=True)
         slots = dict(zip(each, np.bincount(of_pair).tolist(), strict=True))
+        held = _held(made, placed.addresses, sites, of_site)
         live = None
         if at == PEAK_RESIDENT:
-            rows = np.zeros(len(objects.site), PLACED_DTYPE)
-            rows["site"] = objects.site
-            made = replace(made, placed=place_objects(made.array, placed.addresses, rows))
             live = add_by_site(objects, recording.site_frames, build_ids)
-        return Moment(made, sites, np.stack(counts, axis=1), slots, live)
+        return Moment(made, sites, np.stack(counts, axis=1), slots, held, live)
 
     with Simulation(table, options, name=recording.name, resident=True) as simulation:
         for block in recording.blocks(_BLOCK):
@@ -109,6 +109,22 @@ def through(
                     found.append(read())
             progress(len(block))
     return found
+
+
+def _held(
+    one: HeapMap,
+    addresses: NDArray[np.uint64],
+    sites: NDArray[np.int64],
+    of_site: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return a tile, a site and the number of its objects there, for each pair that has any."""
+    first = np.asarray(one.array["address"])
+    order = np.argsort(first)
+    has_place = addresses != 0
+    tile = order[np.searchsorted(first[order], addresses[has_place], side="right") - 1]
+    pairs, of_pair = distinct(tile * len(sites) + of_site[has_place])
+    tile, place = np.divmod(pairs, max(1, len(sites)))
+    return np.stack([tile, sites[place], np.bincount(of_pair)], axis=1)
 
 
 def peak_of(moments: Iterable[Moment]) -> Moment | None:
@@ -164,31 +180,61 @@ def _frame(
         "x": round(place(op, ledger.time_ns), 1),
         "resident": ledger.resident_bytes or 0,
         "text": raster.moment(one),
-        "cells": _encoded(drawn),
+        "cells": packed(drawn),
     }
 
 
-def _encoded(values: NDArray[np.uint8]) -> str:
-    return base64.b64encode(values.tobytes()).decode("ascii")
+_REPEATED_MIN, _REPEATED_MAX, _LITERAL_MAX = 3, 129, 128
 
 
-def holders_of(
-    maps: Sequence[HeapMap], peak: HeapMap, row_of: dict[int, int], sites: int
-) -> list[str]:
-    """Return which sites have live objects in the spans of each cell."""
+def packed(values: NDArray[np.uint8 | np.uint16]) -> str:
+    """Return run lengths in base 64.
+
+    A byte c below 128 is before c + 1 values, and a byte c from 128 on before one value that is
+    repeated c - 126 times.
+    """
+    ends = [*(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)]
+    made, first, start = bytearray(), 0, 0  # of values without repetition, and of the run
+    for end in ends:
+        if end - start >= _REPEATED_MIN:
+            made += _literal(values[first:start])
+            for at in range(start, end, _REPEATED_MAX):
+                count = min(end - at, _REPEATED_MAX)
+                made += _literal(values[at:end]) if count == 1 else bytes([count + 126])
+                made += values[start : start + 1].tobytes() if count > 1 else b""
+            first = end
+        start = end
+    made += _literal(values[first:])
+    return base64.b64encode(made).decode("ascii")
+
+
+def _literal(values: NDArray[np.uint8 | np.uint16]) -> bytes:
+    parts = (values[at : at + _LITERAL_MAX] for at in range(0, len(values), _LITERAL_MAX))
+    return b"".join(bytes([len(part) - 1]) + part.tobytes() for part in parts)
+
+
+def counts_of(
+    maps: Sequence[HeapMap], moment: Moment, stack_of: Mapping[int, int], stacks: Sequence[int]
+) -> NDArray[np.int64]:
+    """Return the numbers of objects in the spans of each cell: a row per stack, then the others."""
     end, cell_bytes = _grid(maps)
-    assert peak.placed is not None
-    tiles = peak.array
-    tile = np.searchsorted(tiles["offset"], peak.placed["offset"], side="right") - 1
-    known, place = np.unique(peak.placed["site"], return_inverse=True)
-    rows = np.array([row_of.get(one, sites) for one in known.tolist()], np.int64)[place]
-    of_tile = np.zeros((len(tiles), sites + 1), np.int64)
-    np.add.at(of_tile, (tile, rows), 1)
-    of_cell = np.zeros((max(1, -(-end // cell_bytes)), sites + 1), np.int64)
-    cell, tile, _ = raster.pieces(peak, cell_bytes)
+    tile, site, count = moment.held.T
+    known, place = np.unique(site, return_inverse=True)
+    row_of = {stack: i for i, stack in enumerate(stacks)}
+    rows = [row_of.get(stack_of[one], len(stacks)) for one in known.tolist()]
+    of_tile = np.zeros((len(moment.map.array), len(stacks) + 1), np.int64)
+    np.add.at(of_tile, (tile, np.array(rows, np.int64)[place]), count)
+    of_cell = np.zeros((max(1, -(-end // cell_bytes)), len(stacks) + 1), np.int64)
+    cell, tile, _ = raster.pieces(moment.map, cell_bytes)
     np.add.at(of_cell, cell, of_tile[tile])
-    counts = np.minimum(of_cell, COUNT_MAX).astype(np.uint8)
-    return [_encoded(row) for row in counts.T]
+    return np.ascontiguousarray(of_cell.T)
+
+
+def bits_of(counts: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """Return a number per cell: bit i is set if row i has objects there."""
+    places = np.arange(len(counts))[:, None]
+    found: NDArray[np.uint16] = ((counts > 0) << places).sum(axis=0).astype("<u2")
+    return found
 
 
 # --- call stacks ----------------------------------------------------------------------------------
@@ -225,7 +271,8 @@ class StackData:
         live: what a graph shows, with names.
         first: number of sites that have a stack in any case.
         most: maximum number of stacks; the others are summed. None: all.
-        allocated: all sites of the recording, also those of the moments, with names.
+        allocated: all sites of the recording, also those of the moments, with names; then those
+            of the recording of `before`.
         moments: of the recording; the largest share of any quantity at any moment counts.
         before: what `live` is compared with.
     """
@@ -236,7 +283,7 @@ class StackData:
         first: int = 0,
         most: int | None = None,
         *,
-        allocated: Sequence[Site] = (),
+        allocated: Sequence[Sequence[Site]] = (),
         moments: Sequence[Moment] = (),
         before: LiveSites | None = None,
     ) -> None:
@@ -246,16 +293,18 @@ class StackData:
         self._through: list[str] = []
         every = [live, *([] if before is None else [before])]
         rows = [[self._row(site) for site in one] for one in every]
-        self._row_of = {site.id: self._row(site) for site in allocated}
+        places = [{site.id: self._row(site) for site in one} for one in allocated]
+        self.stack_of = places[0] if places else {}  # stacks by number of a site
         values = np.zeros((len(every) + len(moments), len(self._names), len(OF + COUNTS)), np.int64)
         for i, one in enumerate(every):
             np.add.at(values[i], rows[i], [_quantities(site) for site in one] or 0)
-        for site in allocated:
-            values[0, self._row_of[site.id], -1] += site.allocs
+        for i, some in enumerate(allocated):
+            stacks = [places[i][site.id] for site in some]
+            np.add.at(values[i, :, -1], stacks, [site.allocs for site in some])
         for i, moment in enumerate(moments, len(every)):
             objects, requested, roundup, kept, resident = moment.counts.T
             columns = [roundup + kept, roundup, kept, resident, requested, objects, 0 * objects]
-            place = [self._row_of[site] for site in moment.sites.tolist()]
+            place = [self.stack_of[site] for site in moment.sites.tolist()]
             np.add.at(values[i], place, np.stack(columns, axis=1))
         ledgers = [one.ledger for one in every] + [one.map.ledger for one in moments]
         self._totals = [
@@ -285,7 +334,7 @@ class StackData:
         place = np.full(len(order), self._other)
         place[shown] = np.arange(len(shown))
         self.index = {key: int(place[row]) for key, row in self._rows.items()}
-        self._row_of = {site: int(place[row]) for site, row in self._row_of.items()}
+        self.stack_of = {site: int(place[row]) for site, row in self.stack_of.items()}
         self._names = [self._names[row] for row in shown]
         self._through = [self._through[row] for row in shown]
         if not len(others):
@@ -293,6 +342,13 @@ class StackData:
         self._names.append((f"[{len(others):,} more call sites]",))
         rest = values[:, others].sum(axis=1, keepdims=True)
         return np.concatenate([values[:, shown], rest], axis=1)
+
+    def largest(self, moment: int, most: int) -> list[int]:
+        """Return the stacks with the most waste of a moment, at most `most`."""
+        values = self._values[len(self._totals) - len(self._moments) + moment]
+        waste, objects = values[:, 0], values[:, len(OF)]
+        order = np.argsort(-waste, kind="stable").tolist()
+        return [i for i in order if objects[i] and i != self._other][:most]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data for JSON."""
@@ -336,7 +392,7 @@ class StackData:
         place = {slot: i for i, slot in enumerate(slots)}
         sums: dict[tuple[int, int], int] = {}
         for rank, ((site, slot), count) in enumerate(_largest(moment.slots)):
-            pair = (self._row_of[site] if rank < PAIRS_MAX else self._other, place[slot])
+            pair = (self.stack_of[site] if rank < PAIRS_MAX else self._other, place[slot])
             sums[pair] = sums.get(pair, 0) + count
         codes = codes_of(np.array(list(sums.values()), np.int64))
         pairs = [(*pair, code) for pair, code in zip(sums, codes.tolist(), strict=True)]

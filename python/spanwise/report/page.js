@@ -64,14 +64,19 @@
 
 // Draws the heap map of the selected moment: one byte a cell, as docs/design/report.md says.
 const cells = JSON.parse(find("frames")?.textContent ?? "null");
-const holders = (cells?.holders ?? []).map(bytesOf);
-// Whether a row of the peak's call sites has objects in the spans of a cell.
-const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell] > 0;
+const hasHolders = cells?.frames[0]?.holders !== undefined;
+const holders = hasHolders ? cells.frames.map((frame) => unpacked(frame.holders, 2)) : [];
+// Whether one of the moment's call sites with most waste has objects in the spans of a cell.
+function holds(stack, cell) {
+    const { moment } = selection, place = cells.frames[moment].stacks.indexOf(stack);
+    return place >= 0 && (holders[moment][cell] >> place) % 2 === 1;
+}
 (() => {
     const canvas = find("map"), slider = find("when");
     if (!canvas || cells.frames.length === 0) return;
     const SIDE = 4, LARGE = 101, FREE = 102, NOT_HELD = 255, COUNT_MAX = 255;
-    const frames = cells.frames.map((frame) => bytesOf(frame.cells));
+    const frames = cells.frames.map((frame) => unpacked(frame.cells));
+    const counts = cells.frames[PEAK]?.counts?.map((row) => unpacked(row));
     const columns = innerWidth <= 600 ? Math.min(cells.width, 64) : cells.width;
     canvas.width = columns * SIDE;
     canvas.height = Math.ceil(frames[0].length / columns) * SIDE;
@@ -108,13 +113,13 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
         const { moment, cell, stack } = selection, shown = frames[moment];
         const colours = palette(), context = canvas.getContext("2d");
         const image = context.createImageData(canvas.width, canvas.height);
-        const only = moment === PEAK && stack >= 0 ? holders[stack] : undefined;
+        const isOnly = hasHolders && cells.frames[moment].stacks.includes(stack);
         for (let y = 0; y < canvas.height; y++) {
             for (let x = 0; x < canvas.width; x++) {
                 const at = Math.floor(y / SIDE) * columns + Math.floor(x / SIDE);
                 const code = at < shown.length ? shown[at] : NOT_HELD;
                 let colour = pixel(code, x, y, colours);
-                if (only && !only[at]) colour = mixed(colour, colours[NOT_HELD], 0.85);
+                if (isOnly && !holds(stack, at)) colour = mixed(colour, colours[NOT_HELD], 0.85);
                 image.data.set([...colour, 255], 4 * (y * canvas.width + x));
             }
         }
@@ -130,44 +135,48 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
         slider.value = String(moment);
         slider.setAttribute("aria-valuetext", text);
         canvas.setAttribute("aria-label", "heap map, " + text);
-        if (holders.length) write();
+        if (hasHolders) write();
         document.documentElement.dataset.drawn = String(moment);
     }
 
-    // --- who holds what, at the peak ---
+    // --- who holds what ---
 
     function write() {
-        const { stack, cell } = selection, output = find("holders");
-        output.textContent = "Click on a cell to see which call sites hold its spans.";
+        const { moment, stack, cell } = selection, output = find("holders");
+        output.textContent = "Click on a cell to see which call sites keep its spans.";
         if (cell >= 0) writeCell(cell, output);
         if (stack < 0) return;
-        if (stack >= holders.length - 1) {
-            output.textContent = "The page has the spans of the peak's first call sites only. ";
+        const { stacks } = cells.frames[moment], every = [...holders[moment].keys()];
+        if (stacks.includes(stack)) {
+            const held = every.filter((at) => holds(stack, at)).length;
+            output.textContent = `${number(held)} of ${number(every.length)} cells are of spans`
+                + ` with objects of ${siteName(stack)} ${momentName()}; the others are pale. `;
         } else {
-            const held = holders[stack].filter((count) => count > 0).length;
-            output.textContent = `${number(held)} of ${number(holders[stack].length)} cells are`
-                + ` of spans with objects of ${siteName(stack)} at the peak; the others are pale`
-                + " there. ";
+            output.textContent = `${siteName(stack)} is not among the ${stacks.length} call sites`
+                + ` with the most waste ${momentName()}, which the map can show. `;
         }
         output.append(showAll());
     }
+    // The sites with objects in a cell; at the peak their numbers are known, otherwise the one
+    // with the most waste of all is first.
     function writeCell(cell, output) {
-        const found = holders.map((row, i) => [row[cell], i]).filter(([count]) => count > 0);
-        found.sort((a, b) => b[0] - a[0]);
-        const parts = found.map(([count, i]) => {
-            const part = document.createElement("div");
-            part.textContent = `${count === COUNT_MAX ? "at least " : ""}${count} of `;
-            part.append(i === holders.length - 1 ? "other sites"
-                : button(siteName(i), () => showStack(i)));
+        const { moment } = selection, { stacks } = cells.frames[moment];
+        const places = [...stacks, -1].map((stack, i) => ({ stack, i }))
+            .filter(({ i }) => (holders[moment][cell] >> i) % 2);
+        const countOf = ({ i }) => (moment === PEAK ? counts[i][cell] : 0);
+        places.sort((a, b) => countOf(b) - countOf(a));
+        const parts = places.map((place) => {
+            const part = document.createElement("div"), count = countOf(place), { stack } = place;
+            if (count) part.textContent = `${count === COUNT_MAX ? "at least " : ""}${count} of `;
+            part.append(stack < 0 ? "other sites" : button(siteName(stack), () => showStack(stack)));
             return part;
         });
         const where = `Objects in the spans of the cell at ${size(cell * cells.cell_bytes)},`
-            + " at the peak:";
+            + ` ${momentName()}${moment === PEAK ? "" : ", are of"}:`;
         output.replaceChildren(where, ...(parts.length ? parts : [" none"]));
     }
     function selectCell(cell) {
-        if (cell >= 0 && cell < frames[0].length)
-            select({ cell, stack: -1, slot: -1, moment: PEAK });
+        if (cell >= 0 && cell < frames[0].length) select({ cell, stack: -1, slot: -1 });
     }
     function cellAt(event) {
         const box = canvas.getBoundingClientRect(), edge = canvas.clientLeft;
@@ -182,7 +191,7 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
         canvas.title = code === undefined ? ""
             : `${size(at * cells.cell_bytes)}: ${kinds[code] ?? `${code} % of slots in use`}`;
     });
-    if (holders.length) {
+    if (hasHolders) {
         const STEPS = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
         canvas.tabIndex = 0;
         canvas.addEventListener("click", (event) => selectCell(cellAt(event)));
@@ -212,18 +221,19 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
     const table = body?.parentElement;
     let shownAt = PEAK, pairs = pairsAt(PEAK);
 
-    function links(row, stack, isOnMap) {
+    // A click on a row selects its site, or none; the links also scroll to what shows it.
+    function links(row, stack) {
         const tools = row.lastElementChild.appendChild(document.createElement("div"));
-        if (isOnMap)
-            tools.append(button("show on the map", () => {
-                select({ moment: PEAK });
-                showStack(stack === selection.stack ? -1 : stack);
-                find("heap-map").scrollIntoView();
-            }));
-        tools.append(button("its sizes", () => {
+        const link = (text, place) => tools.append(button(text, () => {
             showStack(stack);
-            find("sizes").scrollIntoView();
+            find(place).scrollIntoView();
         }));
+        if (hasHolders) link("show on the map", "heap-map");
+        link("its sizes", "sizes");
+        row.addEventListener("click", (event) => {
+            if (event.target.closest("button, details") || String(getSelection())) return;
+            showStack(stack === selection.stack ? -1 : stack);
+        });
     }
     // Rows of the peak are in the page; the others are made of them.
     function rowOf(stack) {
@@ -232,7 +242,7 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
             const [first, ...others] = callersOf(stack).slice(0, 4);
             const through = data.through[stack] ? ` through ${data.through[stack]}` : "";
             row.lastElementChild.textContent = [first + through, ...others].join("\n");
-            links(row, stack, false);
+            links(row, stack);
             rows.set(stack, row);
         }
         return rows.get(stack);
@@ -273,7 +283,7 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
             return pairs.some((pair) => pair.slot === selection.slot && pair.stack === stack);
         return selection.cell >= 0 ? holds(stack, selection.cell) : stack === selection.stack;
     }
-    if (body) rows.forEach((row, stack) => links(row, stack, PEAK >= 0));
+    if (body) rows.forEach((row, stack) => links(row, stack));
     if (body && PEAK >= 0) fillTable();
 
     // --- sizes ---
@@ -360,7 +370,8 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
     const brushes = timelines.map((timeline) => {
         const brush = document.createElementNS(timeline.namespaceURI, "rect");
         brush.setAttribute("class", "brush");
-        brush.setAttribute("height", timeline.viewBox.baseVal.height);
+        brush.setAttribute("y", timeline.dataset.top);
+        brush.setAttribute("height", timeline.dataset.bottom - timeline.dataset.top);
         return timeline.appendChild(brush);
     });
     let start = null;
@@ -379,6 +390,14 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
         brush.setAttribute("x", Math.min(a, b));
         brush.setAttribute("width", Math.abs(b - a));
     });
+    // The values where the pointer is, or at the shown moment: the last ones before it.
+    const values = JSON.parse(find("values").textContent), pointed = find("pointed");
+    function describe(x) {
+        const at = Math.max(values.x.findLastIndex((one) => one <= x), 0);
+        const parts = values.of.map(([name, bytes]) => [name, bytes[at]])
+            .filter(([, bytes]) => bytes).map(([name, bytes]) => `${name} ${size(bytes)}`);
+        pointed.textContent = `${values.when[at]}: ${parts.join(", ")}`;
+    }
     timelines.forEach((timeline, i) => {
         const place = (event) => scaled(placeIn(timeline, event), axes[i], axes[0]);
         timeline.addEventListener("pointerdown", (event) => {
@@ -388,17 +407,28 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
         });
         timeline.addEventListener("pointermove", (event) => {
             if (start !== null) paint(start, place(event));
+            describe(place(event));
         });
+        timeline.addEventListener("keydown", (event) => {
+            const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+            if (!frames[selection.moment + step]) return;
+            event.preventDefault();
+            paint(0, 0);
+            select({ moment: selection.moment + step });
+        });
+        timeline.setAttribute("tabindex", "0");
         timeline.addEventListener("pointerup", (event) => {
             if (start !== null) select({ moment: momentIn(start, place(event)) });
             start = null;
         });
+        timeline.addEventListener("pointerleave", () => describe(frames[selection.moment].x));
         timeline.addEventListener("pointercancel", () => { start = null; });
     });
     find("when").addEventListener("input", () => paint(0, 0));
 
     function drawTime() {
         const { x } = frames[selection.moment];
+        describe(x);
         timelines.forEach((timeline, i) => {
             const line = timeline.querySelector(".now"), at = scaled(x, axes[0], axes[i]);
             line.setAttribute("x1", at);
@@ -406,7 +436,8 @@ const holds = (stack, cell) => stack < holders.length - 1 && holders[stack][cell
             line.setAttribute("visibility", "visible");
         });
         for (const one of document.querySelectorAll(".when")) one.textContent = momentName();
-        find("shown").replaceChildren(`The sections below show the heap ${momentName()}. `);
+        find("shown").replaceChildren(
+            `Sizes, heap map, call sites and flame graph show the heap ${momentName()}. `);
         if (selection.moment !== PEAK)
             find("shown").append(button("back to the peak", () => {
                 paint(0, 0);

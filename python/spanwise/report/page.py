@@ -15,12 +15,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from spanwise.errors import InvalidError
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, sections
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set
-from spanwise.report.moments import StackData, frames_of, holders_of, peak_of
+from spanwise.report.moments import COUNT_MAX, StackData, bits_of, counts_of, frames_of, packed
 from spanwise.report.sections import Section, section
 from spanwise.results.files import check_output, write_whole
 from spanwise.tables.table import SizeClassTable
@@ -74,14 +76,16 @@ def check_place(path: str | os.PathLike[str]) -> None:
 def page_of(facts: Facts) -> str:
     """Return the page."""
     stacks = StackData(
-        facts.sites, SITES, FLAME_SITES, allocated=facts.allocated, moments=facts.moments
+        facts.sites, SITES, FLAME_SITES, allocated=(facts.allocated,), moments=facts.moments
     )
     made = list(_sections(facts))
     nav = f'<nav aria-label="contents"><a href="#answer">Verdict</a>{_contents(made)}</nav>'
     body = "\n".join([nav, _head(facts), *(one.html() for one in made)])
     data = [json_script("stacks", stacks.to_dict()), json_script("facts", facts.to_dict())]
     if facts.maps:
-        data.append(json_script("frames", _frames(facts)))
+        data.append(json_script("frames", _frames(facts, stacks)))
+        values = charts.values_over_time(facts.timeline, _own_memory(facts))
+        data.append(json_script("values", values))
     return document(
         f"memory of {facts.program}",
         "\n".join([_PATTERNS, f"<main>\n{body}\n</main>", *data]),
@@ -99,13 +103,17 @@ def _contents(made: Sequence[Section]) -> str:
     return "".join(groups)
 
 
-def _frames(facts: Facts) -> dict[str, Any]:
-    """Return the heap maps, and the sites in each cell at the peak."""
+def _frames(facts: Facts, stacks: StackData) -> dict[str, Any]:
+    """Return the heap maps, and which of the largest sites have objects in each cell."""
     made = frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
-    peak = peak_of(facts.moments)
-    if peak is not None and facts.has_sites:
-        rows = len(facts.sites.sites[:SITES])
-        made["holders"] = holders_of(facts.maps, peak.map, facts.row_of, rows)
+    if not facts.has_sites:
+        return made
+    for i, (frame, moment) in enumerate(zip(made["frames"], facts.moments, strict=True)):
+        frame["stacks"] = stacks.largest(i, SITES)
+        counts = counts_of(facts.maps, moment, stacks.stack_of, frame["stacks"])
+        frame["holders"] = packed(bits_of(counts))
+        if moment.live is not None:
+            frame["counts"] = [packed(row) for row in np.minimum(counts, COUNT_MAX).astype("u1")]
     return made
 
 
@@ -132,9 +140,9 @@ def _sections(facts: Facts) -> Iterable[Section]:
         if facts.maps:
             text += (
                 " Drag over an interval: sizes, heap map, call sites and flame graph show its"
-                " moment with the most resident bytes."
+                " moment with the most resident bytes. Arrow keys move from moment to moment."
             )
-            picture += '<p id="shown" aria-live="polite"></p>'
+            picture += '<p id="pointed" class="quiet"></p><p id="shown" aria-live="polite"></p>'
         yield section("Over time", text, picture, is_simulated=True)
         yield sections.sizes(facts)
         yield section(

@@ -220,7 +220,8 @@ def _table(
     """Return a table whose first `numbers` columns are numbers; `ends` is HTML to end each row."""
     names = [html.escape(name) for name in head]
     heads = "".join(
-        f"<th{' class=number' if i < numbers else ''}>{name}</th>" for i, name in enumerate(names)
+        f"<th{' class=number' if i < numbers else ''}{_meaning(name)}>{name}</th>"
+        for i, name in enumerate(names)
     )
     body = ""
     for row, end in zip(rows, ends or ("",) * len(rows), strict=True):
@@ -234,6 +235,12 @@ def _table(
     inside = f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody>"
     kind = " class=stacked" if numbers > 1 else ""
     return f'<div class="wide"><table{kind}>{inside}</table></div>'
+
+
+def _meaning(name: str) -> str:
+    """Return the attribute with the definition of a column, which is shown where the pointer is."""
+    text = DEFINITIONS.get(name.removeprefix("of it "))
+    return f' title="{html.escape(text)}"' if text else ""
 
 
 def advice(facts: Facts) -> Section:

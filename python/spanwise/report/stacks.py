@@ -13,7 +13,7 @@ import numpy as np
 
 from spanwise import _lib
 from spanwise.recordings.live_sites import LiveSite, LiveSites
-from spanwise.recordings.names import named_call, split_place
+from spanwise.recordings.names import named_call, plain_function, split_place
 from spanwise.recordings.sites import Framed, Site, Sites
 from spanwise.results.rows import Rows
 
@@ -240,8 +240,12 @@ class _Strings:
         return self.places.setdefault(text, len(self.places))
 
 
-def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
-    """Return a gzipped profile.proto: a sample per group, a location per frame, a line per call."""
+def pprof(groups: Sequence[Group], duration_ns: int, program: str, comment: str) -> bytes:
+    """Return a gzipped profile.proto: a sample per group, a location per frame, a line per call.
+
+    Its only mapping has the name of the program, which pprof shows. It has no location, because
+    pprof's source view disassembles the file of a location's mapping at its address.
+    """
     strings = _Strings()
     types = [
         content(1, number(1, strings[name]) + number(2, strings[unit]))
@@ -253,7 +257,9 @@ def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
         places = [ids.setdefault(frame, len(ids) + 1) for frame in group.stack.frames]
         body = packed(1, places) + packed(2, group.stack.values)
         samples.append(content(2, body + _labels(group, strings)))
-    calls = list(_calls(ids, strings))
+    mapping = number(1, 1) + number(5, strings[program])
+    mapping += b"".join(number(field, 1) for field in (7, 8, 9, 10))
+    calls = [content(3, mapping), *_calls(ids, strings)]
     end = (
         number(10, duration_ns) + number(13, strings[comment]) + number(14, strings["inuse_space"])
     )
@@ -265,8 +271,9 @@ def pprof(groups: Sequence[Group], duration_ns: int, comment: str) -> bytes:
 def _calls(frames: Mapping[Frame, int], strings: _Strings) -> Iterator[bytes]:
     """Yield the locations of frames by their ids, then their functions.
 
-    Functions have no system name: pprof would take a name that equals it for C++ and strip what
-    is in parentheses and angle brackets, so that "<module>" became "".
+    C++ and Rust functions are named without parameters and template arguments, as pprof itself
+    names them; the whole name is their system name. Other functions have none: pprof would take a
+    name that equals it for C++ and strip what is in angle brackets, so that "<module>" became "".
     """
     functions: dict[tuple[str, str], int] = {}
     for frame, i in frames.items():
@@ -276,7 +283,9 @@ def _calls(frames: Mapping[Frame, int], strings: _Strings) -> Iterator[bytes]:
             body += content(4, number(1, function) + number(2, call.line))
         yield content(4, body)
     for (name, file), i in functions.items():
-        yield content(5, number(1, i) + number(2, strings[name]) + number(4, strings[file]))
+        plain = plain_function(name) if "::" in name else name
+        names = number(2, strings[plain]) + (number(3, strings[name]) if plain != name else b"")
+        yield content(5, number(1, i) + names + number(4, strings[file]))
 
 
 def _labels(group: Group, strings: _Strings) -> bytes:

@@ -403,6 +403,7 @@ def test_names_are_wrapped_cut_and_escaped() -> None:
     ]
     assert flame.wrapped("function_name (file_name.c:123)", 60) == ["functio…", "(file_n…"]
     assert flame.wrapped("no_place_at_all_in_this", 100) == ["no_place_at_al", "l_in_this"]
+    assert flame.wrapped("[of no live object]", 60) == ["[of no", "live ob…"]
     assert flame.wrapped("x", 20) == []
     live = found(names=(("<script>alert(1)</script>&", 'main "x"'),))
     text = flame.file_of(flame.tree_of(live, "waste"), "a < b & c")
@@ -426,7 +427,7 @@ def test_the_data_of_a_page_adds_up_to_the_ledger() -> None:
         others = (one for one in live.sites if one is not site)
         index = StackData(replace(live, sites=(site, *others)), 1, 1).index
         assert index[site.names] == 0
-    data = StackData(live, 3, 4, allocated=allocated).to_dict()
+    data = StackData(live, 3, 4, allocated=(allocated,)).to_dict()
     assert data["of"][-1] == "allocations" and data["totals"][-1] == 7
     names = [data["names"][stack[-1]] for stack in data["stacks"]]
     assert len(names) == 4 and sum(row[-1] for row in data["values"]) == 7

@@ -111,6 +111,26 @@ def test_numbers_of_variable_length() -> None:
     assert stacks.number(1, 150) == b"\x08\x96\x01" and stacks.number(1, 0) == b""
 
 
+def test_pprof_names_of_functions() -> None:
+    """By hand: C++ and Rust as pprof shortens them, with the whole name; others as they are."""
+    names = {
+        "app::Index<std::string, long>::insert(std::string const&, long)": "app::Index::insert",
+        "core::ptr::drop_in_place<alloc::vec::Vec<u8>>": "core::ptr::drop_in_place",
+        "std::operator()": "std::operator()",
+        "parse.<locals>.<listcomp>": "parse.<locals>.<listcomp>",
+        "main.(*T).Method": "main.(*T).Method",
+        "<module>": "<module>",
+    }
+    frames = tuple((stacks.Call(name, "a", 7),) for name in names)
+    group = stacks.Group(stacks.Stack((*names,), frames, (1, 2, 3, 4, 5)), 16, 0)
+    profile = fields(gzip.decompress(stacks.pprof([group], 9, "app", "comment")))
+    strings = [text.decode() for number, text in profile if number == 6]
+    found = [dict(fields(body)) for number, body in profile if number == 5]
+    assert [strings[one[2]] for one in found] == [*names.values()]
+    whole = [strings[one.get(3, 0)] for one in found]
+    assert whole == [*[*names][:2], "", "", "", ""]
+
+
 @needs_recorder()
 def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) -> None:
     profile = fields(gzip.decompress(exported(recorded, "pprof", tmp_path)))
@@ -119,15 +139,21 @@ def test_pprof_has_the_sites_and_sums(recorded: sw.Recording, tmp_path: Path) ->
     assert strings[0] == ""
     types = [[strings[v] for _, v in fields(one)] for one in of[1]]
     assert types == [list(names) for names in VALUES.values()]
+    (mapping,) = (dict(fields(one)) for one in of[3])
+    assert strings[mapping[5]] == Path(recorded.program).name and mapping[1] == 1
+    assert all(mapping[field] for field in (7, 8, 9, 10))  # pprof looks for no binary
     functions = {}
     for one in of[5]:
         function = dict(fields(one))
-        assert 3 not in function  # with a system name, pprof strips what it takes for C++
-        functions[function[1]] = strings[function[2]], strings[function.get(4, 0)]
+        # With an equal system name, pprof strips what it takes for C++.
+        assert function.get(3) != function[2]
+        whole = strings[function.get(3, function[2])]
+        functions[function[1]] = whole, strings[function.get(4, 0)]
     locations = {}
     for one in of[4]:
         lines = [dict(fields(line)) for number, line in fields(one) if number == 4]
         calls = [(*functions[line[1]], line.get(2, 0)) for line in lines]
+        assert 2 not in dict(fields(one))  # no mapping, so nothing is disassembled
         locations[dict(fields(one))[1]] = [shown_name(*call) for call in calls]
     live, sites = recorded.live_sites("go").named(), recorded.sites
     wanted: Counter[tuple[str, ...]] = Counter()
@@ -194,9 +220,11 @@ def test_frames_by_hand() -> None:
 
 
 def go_pprof(path: Path, *more: str) -> str:
-    """Return what `go tool pprof` prints; skip the test if this Go has none."""
+    """Return what `go tool pprof` prints, next to the file; skip the test if this Go has none."""
     words = [str(GO), "tool", "pprof", "-sample_index=inuse_space", "-unit=B", *more, str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=300, check=False, cwd=path.parent
+    )
     if done.returncode and "no such tool" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
@@ -239,6 +267,7 @@ def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
     path = tmp_path / "a.pb.gz"
     recorded.export(path, "pprof", "go")
     top = go_pprof(path, "-top", "-flat")
+    assert f"File: {Path(recorded.program).name}\n" in top
     total = recorded.live_sites("go").ledger.requested_bytes
     (output,) = re.findall(r"of (\d+)B total", top)
     assert int(output) == total
@@ -250,6 +279,11 @@ def test_go_reads_the_profile(recorded: sw.Recording, tmp_path: Path) -> None:
     first, most = flat.most_common(1)[0]
     row = top.partition("cum%\n")[2].splitlines()[0]
     assert row.split()[0] == f"{most}B" and row.split()[5] == first.split()[0]
+    # The view of sources, where a file with the name of the program must not be disassembled.
+    shutil.copy(sys.executable, tmp_path / Path(recorded.program).name)
+    page = tmp_path / "sources.html"
+    go_pprof(path, f"-output={page}", f"-weblist=^{re.escape(first)}$")
+    assert first.split()[0] in page.read_text(encoding="utf-8")
     groups = recorded.site_groups("go")
     small = groups["requested_bytes"][(groups["slot_bytes"] > 0) & (groups["slot_bytes"] <= 64)]
     words = ("-top", "-nodecount=100000", "-nodefraction=0", "-tagfocus=class=1b:64b")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 import re
@@ -21,7 +20,7 @@ from spanwise.__main__ import main
 from spanwise.report import facts as facts_of
 from spanwise.report.advice import ADVICE_PASSES
 
-from tests.python.browser import Page
+from tests.python.browser import Page, unpacked
 from tests.python.helpers import has_open, make_ops, random_ops
 
 RECORDING = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
@@ -106,13 +105,13 @@ def test_frames_are_the_maps(text: str) -> None:
     assert [frame["at"] == "peak-resident" for frame in shown["frames"]].count(True) == 1
     assert len(shown["frames"]) == len(maps) and shown["cell_bytes"] == 8192
     for frame, one in zip(shown["frames"], maps, strict=True):
-        cells = np.frombuffer(base64.b64decode(frame["cells"]), np.uint8)
+        cells = np.array(unpacked(frame["cells"]))
         wanted = np.full(len(cells), 255)
         for tile in one.array:
             first, count = int(tile["offset"]) // 8192, int(tile["bytes"]) // 8192
             code = {0: round(100 * int(tile["live"]) / max(int(tile["slots"]), 1)), 1: 101, 2: 102}
             wanted[first : first + count] = code[int(tile["kind"])]
-        assert (np.abs(cells.astype(int) - wanted) <= 1).all()
+        assert (np.abs(cells - wanted) <= 1).all()
         of_kind = wanted > 100  # codes are exact, percentages may be rounded otherwise
         assert (cells[of_kind] == wanted[of_kind]).all() and (cells[~of_kind] <= 100).all()
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spanwise as sw
+from spanwise import _format
 from spanwise.report import export
 from spanwise.report import facts as facts_of
-from spanwise.report.moments import StackData
+from spanwise.report.moments import StackData, packed
 from spanwise.report.page import page_of
 
-from tests.python.browser import Page, browse, needs_browser, probe
+from tests.python.browser import Page, browse, needs_browser, probe, unpacked
 from tests.python.helpers import make_ops, random_ops
 
 PROBE = """
@@ -216,6 +217,8 @@ def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) ->
         press(key);
         return focused();
     });
+    set("merge", "checked", true, "change");
+    output.merged = [look(), search("main")];
     set("of", "value", "allocations", "change");
     output.allocations = groups().map((g) => g.getAttribute("aria-label"));
     """
@@ -233,6 +236,9 @@ def test_the_flame_graph_zooms_and_searches(named_page: Path, tmp_path: Path) ->
     assert output["whole"] == output["reset"] == [root, start, *below]
     assert output["hidden"] == [root, *below]
     assert output["keys"] == [below[0][0], below[4][0], below[0][0], below[0][0], root[0]]
+    merged, found = output["merged"]  # lines 90 and 91 of main are one box, and so are the leaves
+    assert merged[1] == ["main (a.c)", 20, 20] and found == ["matched 100.0 % (20 B)", 1]
+    assert [one[0] for one in merged[2:]] == ["middle (a.c)", other, "leaf (a.c)", "leaf (a.c)"]
     assert output["allocations"][0] == "allocations\n3, 100.0 % of all"
     assert output["found"] == [
         ["matched 50.0 % (10 B)", 2],
@@ -267,12 +273,32 @@ def test_the_difference_of_two_recordings(tmp_path: Path) -> None:
     page = tmp_path / "x.html"
     said = export.write_flame(both[1], page, "requested", both[0])
     assert said == "35 B requested at peak-resident of 1.swt under go, 30 B in 0.swt"
+    counts = ((1, 2), (4, 0, 8))  # allocations of a and b, then of a, b and c
+    allocated = [
+        [sw.Site(i, count, 99, ("0x1",), ("?abc"[i], "main")) for i, count in enumerate(one, 1)]
+        for one in counts
+    ]
+    export.write_flame(both[1], page, "requested", both[0], allocated[::-1])
     script = """
+    const of = document.getElementById("flame-of"), chosen = of.value;
+    of.value = "allocations";
+    of.dispatchEvent(new Event("change"));
+    const allocations = [...document.querySelectorAll("#flame g")]
+        .map((g) => g.getAttribute("aria-label").split("\\n")[1]);
+    of.value = chosen;
+    of.dispatchEvent(new Event("change"));
     output = [...document.querySelectorAll("#flame g")].map((g) => [
         g.getAttribute("aria-label").split("\\n"), g.querySelector("rect").classList[1],
         Number(g.querySelector("rect").getAttribute("width")), g.lastChild.textContent]);
+    output.unshift(allocations);
     """
-    output = probe(tmp_path, page, script)
+    allocations, *output = probe(tmp_path, page, script)
+    assert allocations == [
+        *["3 before, 12 now: +9 (300.0 %)"] * 2,
+        "0 before, 8 now: +8",
+        "1 before, 4 now: +3 (300.0 %)",
+        "2 before, 0 now: -2 (-100.0 %)",
+    ]
     assert [(*label, shade) for label, shade, _, _ in output[1:]] == [
         ("main", "30 B before, 35 B (35 bytes) now: +5 B (16.7 %)", "more-1"),
         ("a", "10 B before, 30 B (30 bytes) now: +20 B (200.0 %)", "more-3"),
@@ -283,16 +309,19 @@ def test_the_difference_of_two_recordings(tmp_path: Path) -> None:
     assert [round(55 * (one[2] + 0.5) / whole) for one in output[1:]] == [55, 30, 20, 5]
     assert [one[3][:1] for one in output[1:]] == ["▲", "▲", "▼", "▲"]
     assert "more-3" in browse(tmp_path, page)  # the policy lets the page's script run
+    assert 'id="flame-merge" type="checkbox" checked' in page.read_text(encoding="utf-8")
     assert probe(tmp_path, page, "output = document.documentElement.scrollWidth;", 400) == 400
 
 
-def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
-    """Objects by cell and site at the peak, one by one: a cell is a page here."""
-    peak = recording.map("go")
+def objects_by_cell(
+    recording: sw.Recording, at: str = "peak-resident"
+) -> dict[int, dict[int, int]]:
+    """Objects by cell and site at a moment, one by one: a cell is a page here."""
+    made = recording.map("go", at)
     found: dict[int, dict[int, int]] = {}
-    for tile in peak.array:
+    for tile in made.array:
         first, last = int(tile["offset"]), int(tile["offset"]) + int(tile["bytes"])
-        for one in peak.placed if peak.placed is not None else ():
+        for one in made.placed if made.placed is not None else ():
             if first <= int(one["offset"]) < last:
                 for cell in range(first // 8192, last // 8192):
                     of_site = found.setdefault(cell, {})
@@ -301,27 +330,52 @@ def objects_by_cell(recording: sw.Recording) -> dict[int, dict[int, int]]:
 
 
 def test_the_holders_of_each_cell(sites_page: Path) -> None:
-    """The sites of a span's objects, in each of the span's cells."""
-    holders = Page(sites_page.read_text(encoding="utf-8")).data("frames")["holders"]
-    counts = [np.frombuffer(base64.b64decode(one), np.uint8) for one in holders]
-    sites = [one.id for one in with_sites().live_sites("go")]
-    wanted = objects_by_cell(with_sites())
-    assert len(counts) == len(sites) + 1 == 13 and not counts[-1].any()
-    for cell in range(len(counts[0])):
-        shown = {sites[i]: int(counts[i][cell]) for i in range(12) if counts[i][cell]}
-        assert shown == {site: min(n, 255) for site, n in wanted.get(cell, {}).items()}
+    """The sites of a span's objects, in each of the span's cells, and how many at the peak."""
+    page, recording = Page(sites_page.read_text(encoding="utf-8")), with_sites()
+    peak = [one.id for one in recording.live_sites("go")]  # stacks are in this order
+    assert len(peak) == 12
+    seen = 0
+    for frame in page.data("frames")["frames"]:
+        is_peak = frame["at"] == "peak-resident"
+        at = frame["at"] if is_peak else f"#{frame['op']}"
+        wanted = objects_by_cell(recording, at)
+        sites = [one.id for one in recording.live_sites("go", at)]
+        shown = [peak[stack] for stack in frame["stacks"]]
+        assert set(shown) == set(sites) and (shown == sites or not is_peak)
+        for cell, bits in enumerate(unpacked(frame["holders"], 2)):
+            found = {site for i, site in enumerate(shown) if bits >> i & 1}
+            assert found == set(wanted.get(cell, {})) and bits >> len(shown) == 0
+            seen += len(found)
+        assert ("counts" in frame) == is_peak
+        counts = [unpacked(one) for one in frame.get("counts", ())]
+        for site, row in zip(shown, counts, strict=False):
+            assert row == [min(wanted.get(i, {}).get(site, 0), 255) for i in range(len(row))]
+    assert seen > 1000
+
+
+@pytest.mark.parametrize("kind", ["u1", "<u2"])
+def test_runs_of_equal_values_are_short(kind: str) -> None:
+    """Runs at the limits of a control byte, without and with repetition."""
+    rng = np.random.default_rng(3)
+    runs = np.concatenate([[1, 2, 3, 4, 128, 129, 130, 131, 258, 259], rng.integers(1, 9, 200)])
+    for values in (np.repeat(rng.integers(0, 250, len(runs)), runs), np.arange(250), [7], [5, 5]):
+        made = np.array(values, kind)
+        assert unpacked(packed(made), made.itemsize) == made.tolist()
+    assert len(base64.b64decode(packed(np.zeros(8192, kind)))) <= 64 * 3
 
 
 def test_sites_that_are_merged_hold_cells_together() -> None:
-    """Sites 1 and 2 have the same name, and site 4 the frames of site 1."""
+    """Sites 1 and 2 have the same name, and site 4 the frames of site 3."""
     live = with_sites().live_sites("go")
     names = {1: ("a",), 2: ("a",), 3: ("b",)}
     kept = [replace(one, names=names[one.id]) for one in live.sites if one.id in names]
     named = replace(live, sites=tuple(kept))
     merged = named.merged()
-    rows = facts_of._rows_of_sites(named, merged, {1: ("0x1",), 2: ("0x2",), 4: ("0x1",)})
+    every = [sw.Site(one, 1, 1, (f"0x{one}",), names.get(one, ())) for one in range(1, 4)]
+    every += [sw.Site(4, 1, 1, ("0x3",), ("b",))]
+    data = StackData(merged, 15, allocated=(every,))
     a = [one.names for one in merged.sites].index(("a",))
-    assert rows == {1: a, 2: a, 4: a, 3: 1 - a}
+    assert data.stack_of == {1: a, 2: a, 3: 1 - a, 4: 1 - a}
 
 
 def test_long_names_are_cut_in_the_middle() -> None:
@@ -352,11 +406,9 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
         timeline.dispatchEvent(new PointerEvent(kind, place));
     };
     timeline.setPointerCapture = () => {};
-    const peak = slider.value, before = pixels();
-    slider.value = "0";
-    slider.dispatchEvent(new Event("input"));
+    const before = pixels();
     rows[2].querySelector("button.link").click();
-    output = { site: [find("holders").textContent, selected(), slider.value === peak] };
+    output = { site: [find("holders").textContent, selected()] };
     output.paler = pixels() !== before;
     find("holders").querySelector("button").click();
     output.all = [pixels() === before, selected()];
@@ -368,13 +420,31 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
     press("pointermove", 300);
     press("pointerup", 400);
     output.brushed = Number(slider.value);
+    const press0 = (row) => row.cells[0].click();
+    canvas.dispatchEvent(new MouseEvent("click", at(1)));
+    const now = [...document.querySelectorAll("#call-sites tbody tr")];
+    output.early = [find("holders").textContent, find("holders").children.length,
+        Number(slider.value),
+        now.filter((row) => row.classList.contains("selected")).map((row) => row.innerText)];
+    press0(now[1]);
+    output.row = [find("holders").textContent, find("flame-search")?.value ?? ""];
+    press0(now[1]);
+    output.again = find("holders").textContent;
+    timeline.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+    output.key = Number(slider.value);
+    timeline.dispatchEvent(new PointerEvent("pointermove", { clientX: 9999 }));
+    output.pointed = [find("pointed").textContent];
+    timeline.dispatchEvent(new PointerEvent("pointerleave"));
+    output.pointed.push(find("pointed").textContent);
+    const brush = timeline.querySelector(".brush");
+    output.brush = [brush.getAttribute("y"), brush.getAttribute("height")];
     """
     output = probe(tmp_path, sites_page, script)
     frames = Page(sites_page.read_text(encoding="utf-8")).data("frames")["frames"]
     sites = [one.id for one in with_sites().live_sites("go")]
     wanted = objects_by_cell(with_sites())
     held = sum(sites[2] in of_site for of_site in wanted.values())
-    assert output["site"][0].startswith(f"{held} of ") and output["site"][1:] == [[2], True]
+    assert output["site"][0].startswith(f"{held} of ") and output["site"][1] == [2]
     assert output["paler"] and output["all"] == [True, []]
     counts = sorted(wanted[1].values(), reverse=True)
     assert [int(one.split(" of ")[0]) for one in output["cell"][0]] == counts
@@ -383,6 +453,25 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
     inside = [i for i, one in enumerate(frames) if 200 <= one["x"] <= 400]
     assert output["brushed"] in inside
     assert frames[output["brushed"]]["resident"] == max(frames[i]["resident"] for i in inside)
+    # All follow the moment: the map's cell, the sites in it, and the spans of a site.
+    op = frames[output["brushed"]]["op"]
+    early = objects_by_cell(with_sites(), f"#{op}")
+    said, count, moment, chosen = output["early"]
+    assert moment == output["brushed"] and len(chosen) == count == len(early[1]) > 1
+    assert said.startswith("Objects in the spans of the cell at 8.0 KiB, at ")
+    second = [one.id for one in with_sites().live_sites("go", f"#{op}")][1]
+    held = sum(second in of_site for of_site in early.values())
+    assert output["row"][0].startswith(f"{held} of ") and "at the peak" not in output["row"][0]
+    assert output["again"].startswith("Click on a cell") and output["key"] == moment - 1
+    last = with_sites().ledger("go", "end")
+    assert f"requested {_format.size(last.requested_bytes)}" in output["pointed"][0]
+    assert f"held {_format.size(last.held_bytes)}" in output["pointed"][0]
+    assert output["pointed"][1] != output["pointed"][0]
+    timeline = with_sites().timeline("go", samples=80, detail="parts")
+    shown = float(output["pointed"][1].split(" ")[0]) * 1e9
+    row = timeline[np.argmin(np.abs(timeline["time_ns"] - shown))]
+    assert f"requested {_format.size(int(row['requested_bytes']))}" in output["pointed"][1]
+    assert output["brush"] == ["24", "226"]
 
 
 @needs_browser
@@ -454,7 +543,7 @@ def test_all_sections_follow_the_time_line(named_page: Path, tmp_path: Path) -> 
     output = probe(tmp_path, named_page, script)
     (table, boxes, root, when), where = output["brushed"], " at 1.000 us"
     assert when == "at 1.000 us" and output["moment"].startswith(
-        "The sections below show the heap at"
+        "Sizes, heap map, call sites and flame graph show the heap at"
     )
     assert [row[2:4] for row in table] == [["2 B", "1"], ["12 B", "1"]]
     assert [row[4].split("\n")[0] for row in table] == ["leaf (a.c:1)", "leaf (a.c:1)"]
@@ -498,7 +587,7 @@ def test_the_moments_are_those_of_live_sites() -> None:
     """Codes of each moment against a query of that moment; the peak's values are exact."""
     recording, table = with_sites(), sw.SizeClassTable.go()
     facts = facts_of.gather(recording, table, progress=None)
-    data = StackData(facts.sites, 15, 200, allocated=facts.allocated, moments=facts.moments)
+    data = StackData(facts.sites, 15, 200, allocated=(facts.allocated,), moments=facts.moments)
     made = data.to_dict()
     assert 24 <= len(made["moments"]) <= 25 and made["moments"][0]["at"] != made["at"]
     for one, shown in zip(facts.moments, made["moments"], strict=True):
@@ -555,13 +644,39 @@ def test_small_sites_have_no_row(tmp_path: Path) -> None:
 
 
 @needs_browser
+def test_names_fit_their_boxes(named_page: Path, tmp_path: Path) -> None:
+    """Names are cut to the width of their box; wide letters such as m too."""
+    script = r"""
+    const find = (name) => document.getElementById("flame-" + name);
+    data.names.forEach((name, i) => { data.names[i] = name.replace("leaf", "m".repeat(200)); });
+    find("hide").dispatchEvent(new Event("change"));
+    output = [...document.querySelectorAll("#flame g")].filter((g) => g.querySelector("text"))
+        .map((g) => [g.lastChild.textContent, g.lastChild.getBBox().width,
+            g.querySelector("rect").getBBox().width]);
+    """
+    output = probe(tmp_path, named_page, script)
+    assert all(text <= box - 3 for _, text, box in output)
+    cut = [(name, text, box) for name, text, box in output if name.startswith("mm")]
+    assert len(cut) == 2
+    assert all(name.endswith("m…") and text > box - 25 for name, text, box in cut)
+
+
+@needs_browser
 def test_a_site_is_found_in_the_flame_graph(named_page: Path, tmp_path: Path) -> None:
     script = """
     const rows = [...document.querySelectorAll("#call-sites tbody tr")];
     const row = rows.find((one) => one.textContent.includes("other"));
-    row.querySelector("button.link").click();
-    output = [document.getElementById("flame-search").value,
+    const look = () => [document.getElementById("flame-search").value,
         document.querySelector("#flame .match").previousSibling.textContent.split("\\n")[0]];
+    row.querySelector("button.link").click();
+    output = [look()];
+    rows.find((one) => one !== row).querySelector("button.link").click();
+    output.push(look());
+    document.getElementById("flame-merge").click();
+    output.push(look());
     """
-    found = probe(tmp_path, named_page, script)
-    assert found == ["^<other> in libz\\.so\\.1$", "<other> in libz.so.1"]
+    assert probe(tmp_path, named_page, script) == [
+        ["^<other> in libz\\.so\\.1$", "<other> in libz.so.1"],
+        ["^leaf \\(a\\.c:1\\)$", "leaf (a.c:1)"],
+        ["^leaf \\(a\\.c\\)$", "leaf (a.c)"],
+    ]
