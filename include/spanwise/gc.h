@@ -64,6 +64,7 @@ typedef struct sw_gc_type {
 SW_API sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out);
 /* Destroy the collector, its heap and all objects. NULL is ignored. */
 SW_API sw_status sw_gc_destroy(sw_gc *gc);
+/* Return the collector's heap, which the collector destroys; NULL for an invalid collector. */
 SW_API sw_heap *sw_gc_heap(sw_gc *gc);
 
 /* Register a type; *id is its number, 1 or more. Types cannot be removed. Errors: SW_INVALID,

@@ -93,12 +93,15 @@ SW_API sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out);
  * this heap. NULL is ignored; the default heap returns SW_STATE; a destroyed heap is misuse
  * (STALE_HANDLE), and SW_INVALID. */
 SW_API sw_status sw_heap_destroy(sw_heap *heap);
+/* Return the default heap; the first call creates it. NULL if memory is exhausted. */
 SW_API sw_heap *sw_heap_default(void);
 /* Create the default heap with these options. Errors: SW_STATE: it has been used; SW_INVALID: a
  * table other than the default one, a dry heap, tiny objects or a manual clock; those of
  * sw_heap_create. */
 SW_API sw_status sw_heap_default_init(const sw_heap_options *options);
+/* Return the heap's number, which error messages print; 0 for an invalid heap. */
 SW_API uint32_t sw_heap_id(const sw_heap *heap);
+/* Return the heap's size classes, valid until it is destroyed; NULL for an invalid heap. */
 SW_API const sw_table *sw_heap_table(const sw_heap *heap);
 SW_API int sw_heap_is_dry(const sw_heap *heap); /* 1: addresses are never mapped */
 

@@ -62,7 +62,9 @@ SW_API void sw_memory_reset(sw_memory *memory);
 
 /* Return the list, valid until the memory changes. */
 static inline sw_buffer *sw_memory_buffers(const sw_memory *memory) { return memory->buffers; }
+/* Return the number of buffers. */
 static inline size_t sw_memory_count(const sw_memory *memory) { return memory->count; }
+/* Return the bytes of all buffers. */
 static inline uint64_t sw_memory_size(const sw_memory *memory) { return memory->size; }
 
 /* The slow path of sw_memory_push: the list is full or an argument is invalid. */

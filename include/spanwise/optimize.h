@@ -48,6 +48,7 @@ SW_API sw_status sw_profile_trace(sw_profile *profile, sw_trace *trace);
 /* Return SW_PROFILE_SIZES numbers of objects, indexed by requested bytes. They are valid until the
  * profile is destroyed. */
 SW_API const double *sw_profile_weights(const sw_profile *profile);
+/* Return the requests above SW_TABLE_SIZE_MAX in *out. Errors: SW_INVALID. */
 SW_API sw_status sw_profile_get_large(const sw_profile *profile, sw_profile_large *out);
 
 /* --- tables ----------------------------------------------------------------------------------- */

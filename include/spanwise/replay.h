@@ -65,6 +65,7 @@ SW_API sw_status sw_runner_run(sw_runner *runner, const sw_op *ops, size_t count
  * recording, counted from the reader's position at the first call. */
 SW_API sw_status sw_runner_run_trace(sw_runner *runner, sw_trace *trace, uint64_t until, int touch,
                                      const volatile int *cancel, volatile uint64_t *progress);
+/* Return the counters so far in *out, and what the heap holds now. */
 SW_API void sw_runner_stats(const sw_runner *runner, sw_replay_stats *out);
 /* Return the maximum over operations of the heap's resident bytes, as sw_heap_touched_read counts
  * them, and in *op (may be NULL) the moment of the peak: among the operations within 1 % of the
@@ -83,6 +84,7 @@ SW_API double sw_runner_steady_mean(const sw_runner *runner);
 /* Take a sample every `every` operations (0: none). When there are 2048 samples, every second one
  * is dropped and `every` doubles. */
 SW_API sw_status sw_runner_sample_every(sw_runner *runner, uint64_t every);
+/* Copy up to `capacity` samples, the earliest first; return how many there are. */
 SW_API size_t sw_runner_samples(const sw_runner *runner, sw_replay_sample *rows, size_t capacity);
 /* Return the object's address, or NULL if it is not live. */
 SW_API void *sw_runner_address(const sw_runner *runner, uint32_t object);
