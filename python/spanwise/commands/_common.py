@@ -245,9 +245,10 @@ def show(*results: Any, file: TextIO | None = None) -> None:
     out = file or sys.stdout
     for result in results:
         given = str(result).split("\n")
-        lines = [part for line in given for part in _wrapped(line)]
         if _in_color(out):
-            lines = list(_colored(lines, _verdict(result), len(given) > 1))
+            lines = list(_colored(given, _verdict(result)))
+        else:
+            lines = [part for line in given for part in _wrapped(line)]
         print("\n".join(lines), file=out)
 
 
@@ -279,13 +280,14 @@ def _verdict(result: Any) -> set[str]:
     return {part.strip() for part in _wrapped(text)}
 
 
-def _colored(lines: list[str], verdict: set[str], titled: bool) -> Iterator[str]:
-    """Yield the lines: in bold the first if titled, titles of further tables, and the verdict."""
-    for i, line in enumerate(lines):
-        title = lines[i - 1] == "" and any(map(_RULE.fullmatch, lines[i + 2 : i + 3]))
-        bold = titled if i == 0 else title
-        start = _BOLD if line and (bold or line.strip() in verdict) else ""
-        text = line
-        for color, words in _WORDS:
-            text = re.sub(words, rf"{color}\g<0>{_END}{start}", text)
-        yield f"{start}{text}{_END}" if start else text
+def _colored(given: list[str], verdict: set[str]) -> Iterator[str]:
+    """Yield the lines, wrapped: titles, the first of several lines and the verdict in bold."""
+    for i, line in enumerate(given):
+        first = i == 0 and len(given) > 1
+        title = first or (given[i - 1] == "" and any(map(_RULE.fullmatch, given[i + 2 : i + 3])))
+        for part in _wrapped(line):
+            start = _BOLD if part and (title or part.strip() in verdict) else ""
+            text = part
+            for color, words in _WORDS:
+                text = re.sub(words, rf"{color}\g<0>{_END}{start}", text)
+            yield f"{start}{text}{_END}" if start else text

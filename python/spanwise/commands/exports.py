@@ -14,6 +14,7 @@ from spanwise.commands._common import (
     new_command,
     open_recordings,
     print_json,
+    show,
     simulation_of,
     warn_gaps,
 )
@@ -107,9 +108,9 @@ def run_convert(options: argparse.Namespace) -> int:
         print_json({"file": output, "remark": made.remark, "summary": made.summary.to_dict()})
         return 0
     peak = _format.size(made.summary.peak_requested_bytes)
-    print(f"{output}: {_format.plural(made.events, 'event')}, peak {peak}")
+    show(f"{output}: {_format.plural(made.events, 'event')}, peak {peak}")
     if made.remark:
-        print(made.remark)
+        show(made.remark)
     return 0
 
 
@@ -208,7 +209,7 @@ def run_flame(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"file": options.output, "of": options.of, "bytes": size, "answer": said})
     else:
-        print(f"{said}\nwrote {options.output} ({_format.size(size)}), for any browser")
+        show(said, f"wrote {options.output} ({_format.size(size)}), for any browser")
     return int(warn_gaps(each_of(recordings)))
 
 
@@ -263,5 +264,5 @@ def run_report(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"report": output, "bytes": size, "answer": answer})
     else:
-        print(f"{answer}\nwrote {output} ({_format.size(size)}), for any browser")
+        show(answer, f"wrote {output} ({_format.size(size)}), for any browser")
     return int(warn_gaps([*each_of(recording), *others]))

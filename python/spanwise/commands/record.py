@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from spanwise.commands._common import SubParsers, add_description, new_command, print_json
+from spanwise.commands._common import SubParsers, add_description, new_command, print_json, show
 from spanwise.commands._options import (
     add_force_option,
     add_option,
@@ -86,8 +86,7 @@ def run_record(options: argparse.Namespace) -> int:
     result = run_recorded(command, output, wanted)
     if options.json:
         print_json(_as_dict(result))
-    for line in result.findings() if options.json else result.lines():
-        print(line, file=sys.stderr)
+    show(*(result.findings() if options.json else result.lines()), file=sys.stderr)
     if result.stopped_by:
         return 128 + result.stopped_by
     return 1 if result.status or result.findings() else 0

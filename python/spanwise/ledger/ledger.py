@@ -294,7 +294,7 @@ class Ledger(Result, Value, Tabular):
 
 
 CLASS_HEAD = (
-    "bytes/obj",
+    "class",
     "live",
     "spans",
     "requested",

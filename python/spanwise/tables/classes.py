@@ -38,7 +38,7 @@ COLUMN_TITLES = (
     "bytes/obj",
     "bytes/span",
     "objects",
-    "tail waste",
+    "tail",
     "max waste",
     "min align",
     "first span",

@@ -93,6 +93,8 @@ COMMAND_LINES = (
     *(("advise", "a.swt"), ("gctrace", "gc.txt", "--pauses")),
     *(("replay", "b.swt"), ("replay", "b.swt", "--repeat", "2", "--drain", "0.1,0.2")),
     ("optimize", "b.swt", "--pareto", "--holdout", "a.swt"),
+    ("convert", str(ROOT / "tests/data/profiles/go.pb.gz"), "-o", "c.swt"),
+    ("report", "a.swt", "-o", "a.html"),
 )
 
 
@@ -109,8 +111,10 @@ def test_no_line_is_wider_than_the_terminal(
 @pytest.mark.usefixtures("narrow")
 @needs_recorder()
 def test_run_and_bench_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "-o", "c.swt", "--", "python3", "-c", "0"]) == 0
+    assert main(["flame", "c.swt", "-o", "c.html"]) == 0
     assert main(["run", "--", "python3", "-c", "0"]) == 0
-    said = capsys.readouterr().err
+    said = "".join(capsys.readouterr())
     assert "held" in said
     job = "--rounds 2 --allocator plain --allocator glibc -- python3 -c 0"
     assert main(["bench", *job.split()]) == 0
@@ -193,6 +197,18 @@ def test_colors(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as changed:
             changed.setenv(name, value)
             assert shown(Screen()) == wanted
+
+
+def test_a_wrapped_title_is_bold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the first table and of a further one."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    title, out = " ".join(["word"] * 9), Screen()
+    show(f"{title}\n  x\n  ----\n  1\n\n{title}\n  y\n  ----\n  2\nend", file=out)
+    bold = [f"\x1b[1m{' '.join(['word'] * 8)}\x1b[m", "\x1b[1m  word\x1b[m"]
+    rest = [["  x", "  ----", "  1", ""], ["  y", "  ----", "  2", "end"]]
+    assert out.getvalue().splitlines() == [*bold, *rest[0], *bold, *rest[1]]
 
 
 def test_prose_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:

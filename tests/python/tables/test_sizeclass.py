@@ -122,7 +122,6 @@ def test_texts() -> None:
         "bytes/span",
         "objects",
         "tail",
-        "waste",
         "max",
         "waste",
         "min",
