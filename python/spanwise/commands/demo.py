@@ -111,9 +111,7 @@ def _run_in(folder: Path, options: argparse.Namespace) -> int:
         shown.append(_show(compiled, "the C compiler", "compiler", folder, quiet))
     found, runs = _fit_and_run(python.recording, folder)
     _draw_tables(folder)
-    stock_and_found = [SizeClassTable.named(TABLES[-1]), found.table]
-    picture = plots.boundaries(python.recording.histogram(), stock_and_found)
-    plots.save(picture, folder / "python-tables.png")
+    _draw_round_up(python.recording, found.table, folder)
     if runs is not None:
         plots.save(runs.plot(), folder / "python-bench.png")
     _say("a report of python3")
@@ -250,6 +248,14 @@ def _show(
             print(f"classes with the most waste under {ledger.table}, bytes")
             print(ledger.class_table(5), end="\n\n", flush=True)
     return RecordedProgram(label, recording, comparison)
+
+
+def _draw_round_up(recording: Recording, fitted: SizeClassTable, folder: Path) -> None:
+    """Draw the round-up by size when most is requested, under the stock and the fitted table."""
+    tables = [SizeClassTable.named(TABLES[-1]), fitted]
+    title = f"{recording.name} at the peak: round-up by size, before and after"
+    picture = plots.boundaries(recording.live_histogram(), tables, title=title, of="live objects")
+    plots.save(picture, folder / "python-tables.png")
 
 
 def _draw_tables(folder: Path) -> None:

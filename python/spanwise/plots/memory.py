@@ -84,7 +84,7 @@ def ledgers(
         wasted = _format.share(ledger.waste_bytes, ledger.held_bytes)
         waste = _format.size(ledger.waste_bytes)
         held = _format.size(ledger.held_bytes)
-        said = f"{waste}\n{wasted} of held" if waste_only else f"{held}\n{wasted} waste"
+        said = f"{waste}\n{wasted} of held" if waste_only else f"{held}\n{wasted} of it waste"
         notes.append(_beside(ax, said, end, place))
     ax.set_yticks(places, names)
     ax.invert_yaxis()

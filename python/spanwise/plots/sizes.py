@@ -97,17 +97,23 @@ def histogram(rows: AnyRows, ax: Axes | None = None, *, title: str = "") -> Axes
 
 @picture
 def boundaries(
-    rows: AnyRows, tables: Sequence[SizeClassTable], ax: Axes | None = None, *, title: str = ""
+    rows: AnyRows,
+    tables: Sequence[SizeClassTable],
+    ax: Axes | None = None,
+    *,
+    title: str = "",
+    of: str = "all requests",
 ) -> Axes:
     """Draw bytes of round-up by requested size under each table, and the classes below them.
 
-    A step sums the round-up of all requests of a quarter of a doubling.
+    A step sums the round-up of the rows of a quarter of a doubling.
 
     Args:
-        rows: from `Recording.histogram()`.
+        rows: from `Recording.histogram()`, or `Recording.live_histogram()` for a moment.
         tables: the tables; the first one is drawn as an area.
         ax: where to draw; None makes a new figure.
         title: the picture's title.
+        of: what the rows count, for the axis.
     """
     own = ax is None
     ax = ax or new_axes(height=3.8 + 0.3 * len(tables))
@@ -135,7 +141,7 @@ def boundaries(
     ax.set_yticks([*marks, *(place for place, _ in names)])
     ax.set_yticklabels([*(f"{mark:g}" for mark in marks), *(name for _, name in names)])
     ax.set_xlabel("requested size")
-    ax.set_ylabel(f"round-up of all requests, {unit}")
+    ax.set_ylabel(f"round-up of {of}, {unit}")
     ax.set_title(title or "round-up by size; below, the classes of each table")
     add_legend(ax, own)
     return ax

@@ -586,11 +586,13 @@ class RecordingQueries:
     def plot_timeline(self, table: SizeClassTable | str = "c16", ax: Axes | None = None) -> Axes:
         """Draws requested and held bytes over time; returns the matplotlib Axes."""
         name = as_table(table).name
-        return draw("timeline", self.timeline(table), ax, title=f"{self.name} under {name}")
+        return draw(
+            "timeline", self.timeline(table), ax, title=f"{self.name}: held bytes under {name}"
+        )
 
     def plot_histogram(self, ax: Axes | None = None) -> Axes:
         """Draws requests by size; returns the matplotlib Axes."""
-        return draw("histogram", self.histogram(), ax, title=self.name)
+        return draw("histogram", self.histogram(), ax, title=f"{self.name}: requests by size")
 
     def _repr_html_(self) -> str:
         return _format.html_table(self.summary.text_rows(), (self.name, ""))

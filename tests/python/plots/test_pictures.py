@@ -70,8 +70,8 @@ def test_ledgers() -> None:
     assert segments(resident) == [[[6, -0.31], [6, 0.31]], [[2.5, 0.69], [2.5, 1.31]]]
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first one is at the top
     assert [text.get_text() for text in ax.texts] == [
-        "8.0 KiB\n50.0 % waste",
-        "3.0 KiB\n33.3 % waste",
+        "8.0 KiB\n50.0 % of it waste",
+        "3.0 KiB\n33.3 % of it waste",
     ]
     assert 8 < ax.get_xlim()[1] < 8 * 1.21 and ax.get_title() == "s at peak"
     labelled = plots.ledgers([one, other], labels=["lifo", "address"])
@@ -363,6 +363,8 @@ def test_round_up_by_size_and_table() -> None:
     texts = [text.get_text() for text in ax.figure.legends[0].get_texts()]
     assert texts == ["go: 1.6 KiB of round-up", "pow2: 3.1 KiB of round-up"]
     assert ax.get_ylabel() == "round-up of all requests, KiB"
+    ax = plots.boundaries(rows, [sw.SizeClassTable.go()], of="live objects")
+    assert ax.get_ylabel().startswith("round-up of live objects, ")
 
 
 # --- waste by class -------------------------------------------------------------------------------
