@@ -88,6 +88,8 @@ def gather(source: Path) -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         # A site has no page for a folder.
         text = text.replace("](docs/decisions)", "](docs/background.md)")
+        if name == "README.md":
+            text = text.replace("# spanwise\n", "# What spanwise is\n", 1)
         (source / name).write_text(text.replace("](notebooks)", "](docs/gallery.md)"))
     for folder, found in (
         ("python", docs_reference.python_pages()),
@@ -97,7 +99,8 @@ def gather(source: Path) -> None:
         for name, text in found.items():
             (source / f"docs/reference/{folder}/{name}.rst").write_text(text, encoding="utf-8")
     (source / "_static").mkdir()
-    shutil.copy(ROOT / "docs/site/site.css", source / "_static")
+    for name in ("site.css", "search.js"):
+        shutil.copy(ROOT / "docs/site" / name, source / "_static")
     shutil.copy(ROOT / "docs/site/conf.py", source)
     sample_report(source / "_static")
     gallery(source)

@@ -4,6 +4,9 @@
 import re
 from typing import Any
 
+from docutils import nodes
+from sphinx import addnodes
+
 project = "spanwise"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
@@ -18,6 +21,7 @@ html_theme = "furo"
 html_title = "spanwise"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["search.js"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
@@ -26,10 +30,11 @@ suppress_warnings += ["ref.python"]  # `table` is an attribute of many classes
 
 
 def literal(match: re.Match[str]) -> str:
-    """Return a name as it is, for a link, and other text between ` as a literal."""
-    return (
-        match.group() if re.fullmatch(r"[A-Za-z_][\w.]*", match.group(1)) else f"`{match.group()}`"
-    )
+    """Return `name` and `name()` as links, and other text between ` as a literal."""
+    name = re.fullmatch(r"([A-Za-z_][\w.]*)(\(\))?", match.group(1))
+    if name is None:
+        return f"`{match.group()}`"
+    return f":py:obj:`{name.group()} <{name.group(1)}>`" if name.group(2) else match.group()
 
 
 def prepare(*arguments: Any) -> None:
@@ -40,6 +45,14 @@ def prepare(*arguments: Any) -> None:
     lines[:] = re.sub(r"(?<![*\w])\*(?=[ ,.])", r"\*", text).split("\n")
 
 
+def shorten_sidebar(_app: Any, env: Any) -> None:
+    """Leave design, decisions and measurements out of the sidebar; background.md lists them."""
+    contents: nodes.Element = env.tocs["docs/background"]
+    for one in list(contents.findall(addnodes.toctree)):
+        one.parent.remove(one)
+
+
 def setup(app: Any) -> None:
-    """Prepare docstrings before napoleon reads them."""
+    """Prepare docstrings before napoleon reads them, and the sidebar."""
     app.connect("autodoc-process-docstring", prepare, priority=400)
+    app.connect("env-updated", shorten_sidebar)

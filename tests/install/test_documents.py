@@ -23,6 +23,8 @@ from spanwise.commands import COMMANDS
 from spanwise.ledger.parts import PARTS
 from spanwise.report.sections import DEFINITIONS
 
+from tests.python.browser import needs_browser, seen_in
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("*.md", "docs/**/*.md", "src/**/*.md", "notebooks/*.ipynb")
 PAGES = sorted(page for place in PLACES for page in ROOT.glob(place))
@@ -236,6 +238,79 @@ def test_every_public_name_has_one_anchor() -> None:
     assert len(found) == len(set(found)) and declared <= set(found) and len(declared) > 200
     pages = "\n".join(docs_reference.python_pages().values())
     assert sorted(re.findall(r"^\.\. \S+:: spanwise\.(\w+)$", pages, re.M)) == sorted(sw.__all__)
+
+
+FOUND = """\
+<article role="main"><section id="page"><h1>Free</h1><p>A page.</p>
+<section id="bare"><p>One word: trim.</p></section>
+<section id="full"><p>Trim the arena.</p></section>
+<section id="deep"><dl class="py function"><dt id="sw.trim">trim()</dt><dd><p>Free the pages
+of an arena, and trim.</p></dd></dl></section></section></article>
+"""
+"""A page of the site, as the search fetches it."""
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("words", "anchor", "href"),
+    [
+        (["trim"], "", "p.html#bare"),
+        (["trim", "arena"], "", "p.html#full"),
+        (["trim", "arena", "free"], "", "p.html#sw.trim"),
+        (["free"], "", "p.html"),
+        (["trim"], "#deep", "p.html#deep"),
+    ],
+)
+def test_a_search_result_links_to_the_place_of_its_words(
+    words: list[str], anchor: str, href: str, tmp_path: Path
+) -> None:
+    """As Sphinx's script does: the result is there, and the summary is added to it."""
+    script = (ROOT / "docs/site/search.js").read_text(encoding="utf-8")
+    page = f"""<!doctype html><meta charset="utf-8"><body>
+<ul><li><a href="p.html{anchor}">Free</a></li></ul><script>{script}</script><script>
+const Search = {{ makeSearchSummary: () => document.createElement("p") }};
+addEventListener("DOMContentLoaded", () => {{
+    const words = new Set({json.dumps(words)}), item = document.querySelector("li");
+    item.append(Search.makeSearchSummary({json.dumps(FOUND)}, words, "{anchor}"));
+    setTimeout(() => {{
+        const href = item.querySelector("a").getAttribute("href");
+        document.body.dataset.seen = JSON.stringify(href.split("/").pop());
+    }});
+}});</script></body>"""
+    assert seen_in(page, tmp_path) == href
+
+
+def test_the_sidebar_is_short_and_calls_are_links(tmp_path: Path) -> None:
+    """A site of four pages with the configuration of the site."""
+    for module in ("sphinx", "furo", "myst_nb"):
+        pytest.importorskip(module, reason=f"{module} is not installed (extra: docs)")
+    source = tmp_path / "source"
+    (source / "docs/decisions").mkdir(parents=True)
+    (source / "_static").mkdir()
+    shutil.copy(ROOT / "docs/site/conf.py", source)
+    contents = "# {}\n\n```{{toctree}}\n{}\n```\n"
+    (source / "docs/index.md").write_text(contents.format("Start", "background\npython"))
+    (source / "docs/background.md").write_text(contents.format("Background", "decisions/0001"))
+    (source / "docs/decisions/0001.md").write_text("# Decided\n")
+    (source / "docs/python.rst").write_text(
+        "Python\n======\n\n.. autoclass:: spanwise.Recording\n   :members: open, from_ops\n"
+    )
+    run(sys.executable, "-m", "sphinx", "-q", "-W", source, tmp_path / "html")
+
+    def page_and_sidebar(name: str) -> tuple[str, str]:
+        page = (tmp_path / "html/docs" / name).read_text(encoding="utf-8")
+        before, _, article = page.partition("<article")
+        return article, before.partition('class="sidebar-tree"')[2]
+
+    for name in ("index.html", "background.html", "decisions/0001.html"):
+        sidebar = page_and_sidebar(name)[1]
+        assert "Background" in sidebar and "Python" in sidebar and "Decided" not in sidebar
+    article, _ = page_and_sidebar("background.html")
+    assert 'href="decisions/0001.html">Decided</a>' in article
+    article, _ = page_and_sidebar("python.html")
+    assert re.search(
+        r'href="#spanwise.Recording.open"[^>]*><code[^>]*><span[^>]*>open\(\)', article
+    )
 
 
 @pytest.mark.parametrize("name", readme_charts.PICTURES)
