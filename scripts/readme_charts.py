@@ -61,6 +61,16 @@ def _rows(page: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("| ").split("|")]
 
 
+def _measured(page: str, heading: str) -> str:
+    """Return the machine and the date of the measurement below a heading."""
+    text = (ROOT / "docs/measurements" / page).read_text(encoding="utf-8")
+    below = " ".join(text[text.index(f"# {heading}") :].split())
+    machine = re.search(r"AMD EPYC \(family \d+, model \d+\), \d+ processors", below)
+    date = re.search(r"\d+ [A-Z][a-z]+ \d{4}", below)
+    assert machine is not None and date is not None
+    return f"{machine.group()}, {date.group()}"
+
+
 def allocator() -> str:
     """Return the chart of the allocator against its peers."""
     rows = list(_rows("programs.md"))
@@ -72,7 +82,9 @@ def allocator() -> str:
         found = {"glibc": 1.0, **dict(zip(names, map(float, cells[1:]), strict=False))}
         parts += _bars(found, what, 10 + panel * 405)
     title = "Twelve programs under eight allocators: geometric means, glibc = 1, less is better"
-    return _file(60 + ROW * (len(names) + 1), parts, title)
+    bottom = 76 + ROW * (len(names) + 1)
+    parts.append(_text(10, bottom - 9, _measured("programs.md", "Twelve programs"), "quiet"))
+    return _file(bottom, parts, title)
 
 
 def _bars(found: dict[str, float], what: str, left: float) -> Iterator[str]:
@@ -101,7 +113,8 @@ def collector() -> str:
     found.sort(key=lambda row: row[1])
     bottom = 34 + ROW * len(found)
     title = "The collector: time or memory over that of Go and Boehm, with intervals"
-    return _file(bottom + 40, _ranges(found, bottom), title)
+    where = _text(10, bottom + 33, _measured("collector.md", "The collector"), "quiet")
+    return _file(bottom + 40, [*_ranges(found, bottom), where], title)
 
 
 def _ranges(found: Sequence[tuple[str, float, float, float]], bottom: float) -> Iterator[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of the install tests: running programs, README's examples and commands."""
+"""Helpers of the install tests: running programs, outputs, README's examples and commands."""
 
 from __future__ import annotations
 
@@ -81,6 +81,18 @@ def clean_environment() -> dict[str, str]:
         for key, value in os.environ.items()
         if key not in hidden and not key.startswith(("CMAKE_", "PKG_CONFIG_"))
     }
+
+
+NUMBER = r"\\d[\\d.,]*"
+
+
+def shown_in(expected: str, printed: str) -> bool:
+    """Compare words; a number or unit may be any, and a line "..." any text."""
+    words = [re.escape(word) for word in expected.split()]
+    words = [re.sub(r"\d[\d.,\\]*(?<![.,\\])", NUMBER, word) for word in words]
+    words = [r"(?:B|KiB|MiB)(?=\W|$)" if re.fullmatch("[KM]iB|B", word) else word for word in words]
+    pattern = r"\s+".join(".*?" if word == r"\.\.\." else word for word in words)
+    return re.search(pattern, printed, re.DOTALL) is not None
 
 
 # --- README ---------------------------------------------------------------------------------------

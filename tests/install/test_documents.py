@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import spanwise as sw
-from install_tools import quick_compiler, run
+from install_tools import quick_compiler, run, shown_in
 from spanwise.commands import COMMANDS
 from spanwise.ledger.parts import PARTS
 from spanwise.report.sections import DEFINITIONS
@@ -74,7 +74,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 # --- pages that are run ---------------------------------------------------------------------------
 
 SAVED = re.compile(r"[Ss]ave (?:it|this|this program) as `([\w.]+)`|for instance in `([\w.]+)`")
-NUMBER = r"\\d[\\d.,]*"
 INPUTS = {"use-other-recordings.md": {"heap.pb.gz": ROOT / "tests/data/profiles/go.pb.gz"}}
 """Files that a page takes from elsewhere."""
 GO_FILES = {
@@ -102,15 +101,6 @@ def has_go() -> bool:
         return False
     version = re.search(r"go1\.(\d+)", run("go", "version"))
     return version is not None and int(version.group(1)) >= 23
-
-
-def shown_in(expected: str, printed: str) -> bool:
-    """Compare words; a number or unit may be any, and a line "..." any text."""
-    words = [re.escape(word) for word in expected.split()]
-    words = [re.sub(r"\d[\d.,\\]*(?<![.,\\])", NUMBER, word) for word in words]
-    words = [r"(?:B|KiB|MiB)(?=\W|$)" if re.fullmatch("[KM]iB|B", word) else word for word in words]
-    pattern = r"\s+".join(".*?" if word == r"\.\.\." else word for word in words)
-    return re.search(pattern, printed, re.DOTALL) is not None
 
 
 def run_page(page: Path, folder: Path) -> tuple[int, int]:

@@ -4,11 +4,13 @@
 A fenced block `c` or `cpp` is a program; `python` is a script run in this environment. A block
 `text` right after one is its exact output. The block `sh` that installs the library is run on
 machines that have one of ninja and make, and the block `cmake` after it is a project that uses what
-was installed. The block `sh` that installs the Python package is run with the one of a wheel.
+was installed. The block `sh` that installs the Python package is run with the one of a wheel; what
+its `advise` prints is compared except for numbers.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -24,6 +26,7 @@ from install_tools import (
     machine_with,
     needs_pkg_config,
     run,
+    shown_in,
 )
 
 
@@ -57,7 +60,7 @@ def test_cplusplus_example(standard: str, libdir: Path, prefix: Path, tmp_path: 
 def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Path) -> None:
     """All commands except the first, which creates an environment: here one with the wheel.
 
-    The program is a tenth of the README's.
+    `bench` runs a tenth of the README's program.
     """
     (block,) = (one.code for one in examples("sh") if "spanwise record" in one.code)
     making, *commands = block.splitlines()
@@ -65,9 +68,17 @@ def test_the_commands_for_a_program_of_ones_own(environment: Path, tmp_path: Pat
     (tmp_path / "env").symlink_to(environment.parent)
     (program,) = examples("perl")
     assert program.code.count("200_000") == 1
-    (tmp_path / "index.pl").write_text(program.code.replace("200_000", "20_000"))
-    said = run("/bin/sh", "-euc", "\n".join(commands), cwd=tmp_path)
-    assert "At its peak RSS of" in said and "peak RSS compared with plain" in said
+    said = {}
+    for command in commands:
+        small = " bench " in command
+        code = program.code.replace("200_000", "20_000") if small else program.code
+        (tmp_path / "index.pl").write_text(code)
+        said[command.split()[1]] = run("/bin/sh", "-euc", command, cwd=tmp_path)
+    assert list(said) == ["record", "advise", "report", "bench"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^`advise` prints:\n\n```\n(.*?)^```\n", readme, re.M | re.S)
+    assert shown_in(shown, said["advise"]), said["advise"]
+    assert "peak RSS compared with plain" in said["bench"]
     assert (tmp_path / "index.html").is_file()
 
 

@@ -253,7 +253,7 @@ def _show(
 def _draw_round_up(recording: Recording, fitted: SizeClassTable, folder: Path) -> None:
     """Draw the round-up by size when most is requested, under the stock and the fitted table."""
     tables = [SizeClassTable.named(TABLES[-1]), fitted]
-    title = f"{recording.name} at the peak: round-up by size, before and after"
+    title = f"{recording.name} at the peak:\nround-up by size, before and after"
     picture = plots.boundaries(recording.live_histogram(), tables, title=title, of="live objects")
     plots.save(picture, folder / "python-tables.png")
 
