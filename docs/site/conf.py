@@ -34,7 +34,9 @@ def literal(match: re.Match[str]) -> str:
     name = re.fullmatch(r"([A-Za-z_][\w.]*)(\(\))?", match.group(1))
     if name is None:
         return f"`{match.group()}`"
-    return f":py:obj:`{name.group()} <{name.group(1)}>`" if name.group(2) else match.group()
+    # A dot finds Recording.ledger from each module.
+    start = "." if "." in name.group(1) else ""
+    return f":py:obj:`{name.group()} <{start}{name.group(1)}>`"
 
 
 def prepare(*arguments: Any) -> None:
