@@ -15,18 +15,18 @@ from driver.tools import BenchError, run_command
 
 DEFAULT_ROWS = ("inline *", "preload *")
 EXAMPLES = """examples:
-  ./dev bench                           malloc and free against every allocator found here
-  ./dev bench --rows 'gc *'             the collector against Boehm and Go
+  ./dev bench                    malloc and free against each allocator found
+  ./dev bench --rows 'gc *'      the collector against Boehm and Go
   ./dev bench --rows '*' --json all.json --plot all.png    every row; an hour
-  ./dev bench --rows 'pattern *' --peer mimalloc3=/opt/mimalloc/lib/libmimalloc.so"""
+  ./dev bench --rows 'pattern *' --peer mimalloc3=/opt/lib/libmimalloc.so"""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     made = argparse.ArgumentParser(
         prog="./dev bench",
-        description="Run the rows of bench/targets.toml against other allocators, interleaved, and "
-        "print ratios with 95 % intervals. Exit status: 1 if a target is missed.",
+        description="Run the rows of bench/targets.toml against other allocators, interleaved,\n"
+        "and print ratios with 95 % intervals. Exit status: 1 if a target is missed.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

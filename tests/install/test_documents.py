@@ -315,6 +315,19 @@ def test_the_page_of_commands_has_each() -> None:
     assert set(re.findall(r"^\| `spanwise (\w+)", page, re.M)) == set(COMMANDS)
 
 
+LISTED = (ROOT / "dev").read_text(encoding="utf-8").partition("\n}\n")[0]
+COMMANDS_OF_DEV = [name for name in re.findall(r"^  ([a-z]+) ", LISTED, re.M) if name != "help"]
+assert len(COMMANDS_OF_DEV) > 8
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS_OF_DEV, "bench --programs"])
+def test_the_help_of_dev_fits(command: str) -> None:
+    """Of each command that ./dev lists."""
+    said = run("./dev", *command.split(), "--help", cwd=ROOT, env={"COLUMNS": "80"})
+    assert said.startswith(f"usage: ./dev {command}".rstrip())
+    assert [line for line in said.splitlines() if len(line) > 80] == []
+
+
 def test_the_page_of_definitions_has_each_term_of_a_report() -> None:
     page = (ROOT / "docs/definitions.md").read_text(encoding="utf-8")
     terms = set(re.findall(r"^\| ([a-z -]+) \| .+ \|$", page, re.M))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs long tests: minutes instead of the seconds that ./dev test gives them.
 
-The programs of tests/stress run under libspanwise-malloc.so. `collector` is those of its name;
-collector_threads runs under ThreadSanitizer.
+The programs of tests/stress run under libspanwise-malloc.so. `collector` stands
+for all collector_*; collector_threads runs under ThreadSanitizer.
 """
 
 from __future__ import annotations
