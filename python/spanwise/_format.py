@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import re
 import shutil
+import textwrap
 from collections.abc import Iterable, Sequence
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -99,6 +100,22 @@ def screen_width() -> int:
     """Return the columns that output may have: COLUMNS, or those of the terminal; 0: no limit."""
     columns = shutil.get_terminal_size((0, 0)).columns
     return max(columns, 40) if columns else 0
+
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[KMGT]?i?B|[mµn]?s)(?!\w))")
+
+
+def wrapped(text: str, width: int, first: str = "", others: str = "") -> list[str]:
+    """Break prose into lines that begin with the indents; a number stays with its unit."""
+    lines = textwrap.wrap(
+        _UNIT.sub("\xa0", text),
+        width,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\xa0", " ") for line in lines]
 
 
 def plural(count: int, noun: str) -> str:

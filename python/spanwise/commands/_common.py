@@ -8,7 +8,6 @@ import importlib
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeAlias
@@ -258,14 +257,7 @@ def _wrapped(line: str) -> list[str]:
     if not width or len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
-    return textwrap.wrap(
-        line.strip(),
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return _format.wrapped(line.strip(), width, indent, indent + "  ")
 
 
 def _in_color(out: TextIO) -> bool:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -170,13 +169,7 @@ def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
     `first` is before the first line, `indent` before the others, and before all if it is None.
     """
     width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=indent if first is None else first,
-        subsequent_indent=indent,
-        break_long_words=False,
-    )
+    return _format.wrapped(text, width, indent if first is None else first, indent)
 
 
 def advise(

@@ -223,6 +223,12 @@ def test_prose_is_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_a_number_is_not_separated_from_its_unit() -> None:
+    text = "of 100.3 MiB and 7 % in 1.5 s, 8 Bytes"
+    assert _format.wrapped(text, 10) == ["of", "100.3 MiB", "and 7 % in", "1.5 s, 8", "Bytes"]
+    assert _format.wrapped("a --long-option b", 10, "- ", "  ") == ["- a", "  --long-option", "  b"]
+
+
 # The recorder starts nothing: its words are printed, with what is loaded by then.
 WITNESS = """
 import subprocess, sys
