@@ -30,13 +30,9 @@ suppress_warnings += ["ref.python"]  # `table` is an attribute of many classes
 
 
 def literal(match: re.Match[str]) -> str:
-    """Return `name` and `name()` as links, and other text between ` as a literal."""
-    name = re.fullmatch(r"([A-Za-z_][\w.]*)(\(\))?", match.group(1))
-    if name is None:
-        return f"`{match.group()}`"
-    # A dot finds Recording.ledger from each module.
-    start = "." if "." in name.group(1) else ""
-    return f":py:obj:`{name.group()} <{start}{name.group(1)}>`"
+    """Return `name` and `name()` as they are, for links, and other text between ` as a literal."""
+    is_name = re.fullmatch(r"[A-Za-z_][\w.]*(\(\))?", match.group(1))
+    return match.group() if is_name else f"`{match.group()}`"
 
 
 def prepare(*arguments: Any) -> None:
@@ -47,6 +43,17 @@ def prepare(*arguments: Any) -> None:
     lines[:] = re.sub(r"(?<![*\w])\*(?=[ ,.])", r"\*", text).split("\n")
 
 
+def find_name(app: Any, env: Any, node: Any, content: Any) -> Any:
+    """Return a link for `name()`, and for Class.name of another module."""
+    if (node.get("refdomain"), node.get("reftype")) != ("py", "obj"):
+        return None
+    name = node["reftarget"].removesuffix("()")
+    if "." in name:
+        node["refspecific"] = True
+    python = env.get_domain("py")
+    return python.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
+
+
 def shorten_sidebar(_app: Any, env: Any) -> None:
     """Leave design, decisions and measurements out of the sidebar; background.md lists them."""
     contents: nodes.Element = env.tocs["docs/background"]
@@ -55,6 +62,7 @@ def shorten_sidebar(_app: Any, env: Any) -> None:
 
 
 def setup(app: Any) -> None:
-    """Prepare docstrings before napoleon reads them, and the sidebar."""
+    """Prepare docstrings before napoleon reads them, links and the sidebar."""
     app.connect("autodoc-process-docstring", prepare, priority=400)
+    app.connect("missing-reference", find_name)
     app.connect("env-updated", shorten_sidebar)

@@ -283,7 +283,8 @@ def test_the_sidebar_is_short_and_calls_are_links(tmp_path: Path) -> None:
     (source / "docs/background.md").write_text(contents.format("Background", "decisions/0001"))
     (source / "docs/decisions/0001.md").write_text("# Decided\n")
     (source / "docs/python.rst").write_text(
-        "Python\n======\n\n.. autoclass:: spanwise.Recording\n   :members: open, from_ops\n"
+        "Python\n======\n\n.. autoclass:: spanwise.Recording\n   :members: open, from_ops\n\n"
+        ".. autoclass:: spanwise.Arena\n   :members: hold\n"
     )
     run(sys.executable, "-m", "sphinx", "-q", "-W", source, tmp_path / "html")
 
@@ -301,6 +302,7 @@ def test_the_sidebar_is_short_and_calls_are_links(tmp_path: Path) -> None:
     assert re.search(
         r'href="#spanwise.Recording.open"[^>]*><code[^>]*><span[^>]*>open\(\)', article
     )
+    assert "leave the `with` of hold()" in re.sub("<[^>]*>", "", article)  # in an example
 
 
 @pytest.mark.parametrize("name", readme_charts.PICTURES)
