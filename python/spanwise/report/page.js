@@ -376,14 +376,13 @@ function holds(stack, cell) {
     });
     let start = null;
 
-    // The moment of an interval with most resident bytes, or the nearest to its middle.
+    // The moment of an interval with most resident bytes, or the last one before its end.
     function momentIn(from, to) {
-        const [low, high] = [Math.min(from, to), Math.max(from, to)], middle = (low + high) / 2;
+        const [low, high] = [Math.min(from, to), Math.max(from, to)];
         const all = frames.map((frame, i) => ({ ...frame, i }));
         const inside = all.filter((frame) => low <= frame.x && frame.x <= high);
         inside.sort((a, b) => b.resident - a.resident);
-        all.sort((a, b) => Math.abs(a.x - middle) - Math.abs(b.x - middle));
-        return (inside[0] ?? all[0]).i;
+        return (inside[0] ?? all.findLast((frame) => frame.x <= high) ?? all[0]).i;
     }
     const paint = (from, to) => brushes.forEach((brush, i) => {
         const [a, b] = [from, to].map((x) => scaled(x, axes[0], axes[i]));

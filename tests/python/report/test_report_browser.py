@@ -438,9 +438,15 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
     output.pointed.push(find("pointed").textContent);
     const brush = timeline.querySelector(".brush");
     output.brush = [brush.getAttribute("y"), brush.getAttribute("height")];
+    press("pointerdown", FROM);
+    press("pointerup", TO);
+    output.between = Number(slider.value);
     """
-    output = probe(tmp_path, sites_page, script)
     frames = Page(sites_page.read_text(encoding="utf-8")).data("frames")["frames"]
+    x, after = (frames[i]["x"] for i in (5, 6))
+    ends = [str(x + share * (after - x)) for share in (0.8, 0.9)]
+    output = probe(tmp_path, sites_page, script.replace("FROM", ends[0]).replace("TO", ends[1]))
+    assert output["between"] == 5  # the heap is as it was before the interval
     sites = [one.id for one in with_sites().live_sites("go")]
     wanted = objects_by_cell(with_sites())
     held = sum(sites[2] in of_site for of_site in wanted.values())
