@@ -129,6 +129,8 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   spanwise_sources(record_sources "trace/*" "recorder/*")
   spanwise_preload(record ${record_sources})
   target_compile_options(spanwise_record PRIVATE -foptimize-sibling-calls) # see recorder/malloc.c
+  # The hooks call each other directly, also in a library that is loaded later (recorder/attach.c).
+  target_link_options(spanwise_record PRIVATE -Wl,-Bsymbolic-functions)
   spanwise_sources(malloc_sources "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*"
                    "inspect/*" "guard/*" "preload/*")
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")

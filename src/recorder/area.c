@@ -34,18 +34,20 @@ static bool name_of(char *out, const char *recording) {
 
 /* --- areas ------------------------------------------------------------------------------------ */
 
-/* Maps the next area of the file, zeroed and with its header; the lock is held. NULL: the system
- * refuses, or the file has its maximum length. */
-static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
+/* Maps the next area of the file, zeroed and with its header; the lock is held. at: the address,
+ * whose pages are replaced; NULL: any. NULL: the system refuses, or the file has its maximum
+ * length. */
+static struct swt_area *map_next(swt_area_kind kind, uint32_t thread, struct swt_area *at) {
     sw_check2(record_areas_check(&areas));
     size_t bytes = area_bytes();
-    uint64_t at = areas.count * bytes;
-    if (areas.count == RECORD_AREAS_MAX || !record_within_size_limit(at + bytes) ||
+    uint64_t offset = areas.count * bytes;
+    if (areas.count == RECORD_AREAS_MAX || !record_within_size_limit(offset + bytes) ||
         !record_descriptor_hold(&areas.file))
         return NULL;
-    if (syscall(SYS_fallocate, areas.file.fd, 0, at, bytes) != 0) return NULL;
-    long address = syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, areas.file.fd,
-                           (off_t)at);
+    if (syscall(SYS_fallocate, areas.file.fd, 0, offset, bytes) != 0) return NULL;
+    long address =
+        syscall(SYS_mmap, at, bytes, PROT_READ | PROT_WRITE,
+                at != NULL ? MAP_SHARED | MAP_FIXED : MAP_SHARED, areas.file.fd, (off_t)offset);
     if (address == -1) return NULL;
     struct swt_area *area = (struct swt_area *)address;
     areas.count++;
@@ -59,7 +61,7 @@ static struct swt_area *map_next(swt_area_kind kind, uint32_t thread) {
 static struct swt_area *take_shared(uint32_t thread) {
     if (areas.sites == NULL) return NULL;
     sw_os_lock_acquire(&areas.lock);
-    struct swt_area *area = map_next(SWT_AREA_THREAD, thread);
+    struct swt_area *area = map_next(SWT_AREA_THREAD, thread, NULL);
     sw_os_lock_release(&areas.lock);
     if (area == NULL) record_area_mark_loss();
     return area;
@@ -69,6 +71,21 @@ struct swt_area *record_area_take(uint32_t thread, bool *shared) {
     struct swt_area *area = take_shared(thread);
     *shared = area != NULL;
     return area != NULL ? area : record_map(area_bytes());
+}
+
+static void map_private(struct swt_area *area) {
+    (void)syscall(SYS_mmap, area, area_bytes(), PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+void record_area_renew(struct swt_area *area, bool *shared) {
+    if (!*shared) return;
+    sw_os_lock_acquire(&areas.lock);
+    *shared = areas.sites != NULL && map_next(SWT_AREA_THREAD, 0, area) != NULL;
+    sw_os_lock_release(&areas.lock);
+    if (*shared) return;
+    map_private(area);
+    record_area_mark_loss();
 }
 
 uint8_t *record_area_sites(size_t bytes) {
@@ -96,13 +113,17 @@ bool record_area_note_end(uint32_t drop_reason, uint64_t dropped_calls) {
 
 void record_area_begin(const char *recording) {
     char path[RECORD_PATH_MAX];
+    if (areas.sites != NULL) { /* of an earlier window */
+        (void)syscall(SYS_munmap, areas.sites, area_bytes());
+        areas.sites = NULL;
+    }
     if (!record_marks_copies() || !name_of(path, recording)) return;
     (void)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path,
                           O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0600);
     if (fd < 0 || !record_descriptor_adopt(&areas.file, fd, path, O_RDWR)) return;
     areas.count = 0;
-    areas.sites = map_next(SWT_AREA_SITES, 0);
+    areas.sites = map_next(SWT_AREA_SITES, 0, NULL);
     if (areas.sites == NULL) record_area_end();
 }
 
@@ -121,9 +142,7 @@ void record_area_set_aside(const char *recording, const char *aside) {
 }
 
 void record_area_after_fork(struct swt_area *area, bool shared) {
-    if (area != NULL && shared)
-        (void)syscall(SYS_mmap, area, area_bytes(), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (area != NULL && shared) map_private(area);
     sw_os_lock_reset(&areas.lock);
     record_descriptor_close(&areas.file);
     areas.sites = NULL;

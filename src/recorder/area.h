@@ -49,6 +49,10 @@ void record_area_mark_loss(void);
  * SWT_DROP_NONE: END was written. False: there is no file of areas. */
 bool record_area_note_end(uint32_t drop_reason, uint64_t dropped_calls);
 
+/* Before a further window of an attached recorder: empties an area of the last one, at its address.
+ * A shared one becomes part of the new file (*shared; false: private memory). */
+void record_area_renew(struct swt_area *area, bool *shared);
+
 /* In a fork child: forgets the parent's file. If `area` is shared, private memory that reads as
  * zero is mapped in its place, so that a call which the fork interrupted cannot write into the
  * parent's area. */

@@ -394,6 +394,12 @@ void record_file_cut_tail(void) {
     sw_os_lock_release(&file.lock);
 }
 
+void record_file_close(void) {
+    sw_os_lock_acquire(&file.lock);
+    record_descriptor_close(&file.at);
+    sw_os_lock_release(&file.lock);
+}
+
 void record_file_after_fork(void) {
     record_descriptor_close(&file.at);
     sw_os_lock_reset(&file.lock);

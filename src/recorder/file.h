@@ -80,6 +80,8 @@ void record_file_keep_clock(void);
  * set. */
 bool record_file_put_tail(swt_end *end);
 void record_file_cut_tail(void);
+/* Closes the file, after the tail; nothing more can be written. */
+void record_file_close(void);
 
 /* In a fork child: closes the parent's file and forgets it. */
 void record_file_after_fork(void);

@@ -311,6 +311,7 @@ int __cxa_at_quick_exit(void (*fn)(void *), void *library);
 /* Exit functions run in reverse order of their registration, so those registered here, before the
  * program's own functions, run last. */
 __attribute__((constructor)) static void library_loaded(void) {
+    if (getenv("SPANWISE_RECORD_FILE") == NULL) return; /* attach.c starts it, or a hook says so */
     record_start();
     if (record_off) return;
     uint32_t before = record_own_call_begin();
@@ -321,7 +322,7 @@ __attribute__((constructor)) static void library_loaded(void) {
 /* The destructors of libraries that are unloaded after this one still free objects. A function that
  * is registered while exit functions run is called after all the others, the loader's included. */
 __attribute__((destructor)) static void library_unloaded(void) {
-    if (record_off) return;
+    if (record_off || !record_has_started()) return;
     uint32_t before = record_own_call_begin();
     int failed = on_exit(at_last, NULL);
     record_own_call_end(before);

@@ -121,7 +121,8 @@ static sw_always_inline void note_realloc(record_thread *thread, uint64_t old_st
 /* --- calls that are not recorded -------------------------------------------------------------- */
 
 static sw_noinline void *pass_alloc(size_t size, size_t align) {
-    if (!record_is_own_call()) return NULL;
+    /* After an attached recorder has left, the program's free would get the scratch memory. */
+    if (record_attached || !record_is_own_call()) return NULL;
     return record_scratch_alloc(size, align);
 }
 

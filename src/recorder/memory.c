@@ -70,9 +70,9 @@ void *record_map(size_t bytes) {
 }
 
 void record_memory_init(void) {
-    reading.start_ns = sw_os_now_ns();
-    record_rss_after_fork();
-    if (record_option.sample != 0) return; /* unrecorded objects are not marked: no parts */
+    record_memory_after_fork();
+    /* Pages of unrecorded objects are not marked: no parts. */
+    if (record_option.sample != 0 || record_attached) return;
     pool = record_map((size_t)CHUNKS_MAX * CHUNK_WORDS * sizeof *pool);
     if (pool != NULL) chunks = record_map(CHUNKS * sizeof *chunks);
 }

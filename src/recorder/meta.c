@@ -25,8 +25,14 @@ enum {
 };
 
 static record_modules meta;
+static uint64_t unrecorded, recorded; /* child processes */
 
 bool record_meta_init(void) {
+    if (meta.buffer != NULL) { /* an earlier window */
+        record_meta_after_fork();
+        unrecorded = recorded = 0;
+        return true;
+    }
     uint8_t *memory =
         record_map(BUFFER_BYTES + ARGUMENTS_BYTES + RECORD_SEEN_MAX * sizeof(uint64_t));
     if (memory == NULL) return false;
@@ -85,6 +91,7 @@ bool record_meta_write(void) {
     (void)swt_put_meta_u64(&buffer, "pythonmalloc",
                            pymalloc != NULL && strcmp(pymalloc, "malloc") == 0);
     (void)swt_put_meta_u64(&buffer, "python_lines", record_option.python_stacks != 0);
+    if (record_attached) (void)swt_put_meta_u64(&buffer, "attached", 1);
     if (record_option.sample != 0)
         (void)swt_put_meta_u64(&buffer, "sample_bytes", record_option.sample);
     put_program(&buffer);
@@ -170,8 +177,6 @@ enum {
 };
 
 #define RECORDED_FLAG 0x80000000u
-
-static uint64_t unrecorded, recorded;
 
 uint64_t record_children_unrecorded(void) { return unrecorded; }
 uint64_t record_children_recorded(void) { return recorded; }

@@ -68,7 +68,7 @@ static void flush_all(void) {
 /* Returns false if this call must not end the recording: in the copy of a fork, in a vfork child,
  * which shares our memory, and in a signal handler that interrupted this thread while it wrote. */
 static bool may_finish(void) {
-    return __atomic_load_n(&record_this.started, __ATOMIC_ACQUIRE) != 0 && !record_off &&
+    return record_has_started() && !record_off &&
            (record_gate & (RECORD_CLOSED | RECORD_UNOPENED)) == 0 && !record_is_stray_copy() &&
            sw_os_process_id() == record_this.pid &&
            (record_self == NULL ||
@@ -89,7 +89,8 @@ static void write_end(void) {
         record_meta_put_rss();
     }
     if (record_this.is_root) record_children_read();
-    if (!record_write_tail() && record_file_is_open()) /* else the file was lost before */
+    if (!record_write_tail() && record_file_is_open() &&
+        !record_attached) /* else the file was lost before */
         sw_emergency_print("spanwise: record: %s: %s; the recording has no end\n",
                            record_option.file, strerrordesc_np(errno));
 }
@@ -164,9 +165,11 @@ static bool open_recording(const char *path, bool fresh) {
     return true;
 }
 
+/* An attached recorder leaves errno for the command that has attached it. */
 static void report_open_failure(const char *path) {
-    sw_emergency_print("spanwise: record: cannot create %s: %s; not recording\n", path,
-                       strerrordesc_np(errno));
+    if (!record_attached)
+        sw_emergency_print("spanwise: record: cannot create %s: %s; not recording\n", path,
+                           strerrordesc_np(errno));
     record_off = true;
 }
 
@@ -239,7 +242,7 @@ static void choose_role(void) {
         bool again = record_option.root != 0 &&
                      syscall(SYS_faccessat, AT_FDCWD, record_option.file, F_OK) == 0;
         open_root_file(again);
-        if (record_option.root == 0) state_root();
+        if (record_option.root == 0 && !record_attached) state_root();
     } else if (record_option.children) {
         open_own_file();
     } else {
@@ -254,8 +257,8 @@ static void fork_handler(void) {
     if (!record_marks_copies() || record_is_stray_copy()) record_in_fork_child();
 }
 
-static void start(void) {
-    record_resolve();
+static void start(void *(*find)(const char *name)) {
+    record_resolve(find);
     if (!record_read_options()) {
         record_off = true;
         return;
@@ -269,25 +272,69 @@ static void start(void) {
     record_memory_init();
     if (!record_meta_init() || !record_sites_init() || !record_python_init() ||
         !record_sample_init()) {
-        sw_emergency_print("spanwise: record: no memory; not recording\n");
+        if (!record_attached) sw_emergency_print("spanwise: record: no memory; not recording\n");
+        errno = ENOMEM;
         record_off = true;
         return;
     }
     choose_role();
-    (void)sw_os_at_fork(record_threads_before_fork, NULL, fork_handler);
+    static bool has_handlers; /* from an earlier window */
+    if (!has_handlers) has_handlers = sw_os_at_fork(record_threads_before_fork, NULL, fork_handler);
 }
 
 sw_cold void record_start(void) {
-    if (sw_likely(__atomic_load_n(&record_this.started, __ATOMIC_ACQUIRE) != 0)) return;
+    if (sw_likely(record_has_started())) return;
     int saved = errno;
     if (__atomic_exchange_n(&starting, 1, __ATOMIC_ACQUIRE) == 0) {
         uint32_t before = record_own_call_begin();
-        start();
+        start(record_find_next);
         record_own_call_end(before);
         __atomic_store_n(&record_this.started, 1, __ATOMIC_RELEASE);
     }
-    while (__atomic_load_n(&record_this.started, __ATOMIC_ACQUIRE) == 0) (void)sched_yield();
+    while (!record_has_started()) (void)sched_yield();
     errno = saved;
+}
+
+/* --- windows of an attached recorder ---------------------------------------------------------- */
+
+bool record_window_open(void *(*find)(const char *name)) {
+    uint32_t before = record_own_call_begin();
+    bool again = record_has_started();
+    record_attached = true;
+    record_off = false;
+    exiting = in_exec = false;
+    __atomic_store_n(&record_gate, RECORD_CLOSED, __ATOMIC_SEQ_CST);
+    start(find);
+    int why = errno;
+    bool ready = !record_off;
+    record_off = true; /* until record_window_arm: hooks only call the real functions */
+    if (ready && again) record_threads_restart();
+    __atomic_store_n(&starting, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&record_this.started, 1, __ATOMIC_RELEASE);
+    record_own_call_end(before);
+    errno = why;
+    return ready;
+}
+
+void record_window_arm(void) {
+    __atomic_store_n(&record_gate, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&record_off, false, __ATOMIC_SEQ_CST);
+}
+
+/* As record_before_exit, but other threads go on meanwhile: the gate is closed first, so that their
+ * calls do not wait. */
+void record_window_close(void) {
+    if (!may_finish()) return;
+    uint32_t before = record_own_call_begin();
+    record_modules_flush();
+    sw_os_lock_acquire(&record_this.finish);
+    uint32_t gate = __atomic_fetch_or(&record_gate, RECORD_CLOSED, __ATOMIC_SEQ_CST);
+    if ((gate & RECORD_CLOSED) == 0) write_end();
+    sw_os_lock_release(&record_this.finish);
+    record_area_end();
+    if (record_file_is_regular()) record_children_end();
+    record_file_close();
+    record_own_call_end(before);
 }
 
 /* --- fork ------------------------------------------------------------------------------------- */

@@ -102,8 +102,12 @@ static bool find_interpreter(void) {
 
 bool record_python_init(void) {
     if (record_option.python_stacks == 0 || !find_interpreter()) return true;
-    interpreter.codes = record_map(table_bytes());
+    if (interpreter.codes != NULL) /* an earlier window */
+        record_python_after_fork();
+    else
+        interpreter.codes = record_map(table_bytes());
     if (interpreter.codes == NULL) return false;
+    interpreter.checked = false;
     interpreter.free = record_real.free;
     record_real.free = free_watched;
     interpreter.on = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real functions, found with RTLD_NEXT, so that another preloaded allocator can be recorded as
- * well as the C library's; and the scratch memory for the recorder's own calls. */
+/* The real functions: those that the program calls without the recorder, which may be another
+ * preloaded allocator's; and the scratch memory for the recorder's own calls. */
 #define _GNU_SOURCE
 #include "recorder/real.h"
 
@@ -13,10 +13,12 @@
 record_real_functions record_real;
 sw_tls_fast record_request record_requested;
 
-/* Stores the next definition of a function in the function pointer at `out`; if there is none,
- * nothing changes. */
-static void next_symbol(const char *name, void *out) {
-    void *symbol = dlsym(RTLD_NEXT, name);
+void *record_find_next(const char *name) { return dlsym(RTLD_NEXT, name); }
+
+/* Stores the definition of a function in the function pointer at `out`; if there is none, nothing
+ * changes. */
+static void take(void *(*find)(const char *name), const char *name, void *out) {
+    void *symbol = find(name);
     if (symbol != NULL) memcpy(out, &symbol, sizeof symbol);
 }
 
@@ -42,36 +44,36 @@ static void free_without_align(void *ptr, size_t align, size_t size) {
     record_real.free(ptr);
 }
 
-void record_resolve(void) {
+void record_resolve(void *(*find)(const char *name)) {
     record_real.reallocarray = array_by_realloc;
     record_real.free_sized = free_without_size;
     record_real.free_aligned_sized = free_without_align;
-    next_symbol("malloc", &record_real.malloc);
-    next_symbol("calloc", &record_real.calloc);
-    next_symbol("realloc", &record_real.realloc);
-    next_symbol("reallocarray", &record_real.reallocarray);
-    next_symbol("aligned_alloc", &record_real.aligned_alloc);
-    next_symbol("posix_memalign", &record_real.posix_memalign);
-    next_symbol("memalign", &record_real.memalign);
-    next_symbol("valloc", &record_real.valloc);
-    next_symbol("pvalloc", &record_real.pvalloc);
-    next_symbol("free", &record_real.free);
-    next_symbol("free_sized", &record_real.free_sized);
-    next_symbol("free_aligned_sized", &record_real.free_aligned_sized);
-    next_symbol("execve", &record_real.execve);
-    next_symbol("execv", &record_real.execv);
-    next_symbol("execvp", &record_real.execvp);
-    next_symbol("execvpe", &record_real.execvpe);
-    next_symbol("fexecve", &record_real.fexecve);
-    next_symbol("execveat", &record_real.execveat);
-    next_symbol("exit", &record_real.exit);
-    next_symbol("abort", &record_real.abort);
-    next_symbol("dlopen", &record_real.dlopen);
-    next_symbol("dlclose", &record_real.dlclose);
-    next_symbol("mmap", &record_real.mmap);
-    next_symbol("munmap", &record_real.munmap);
-    next_symbol("madvise", &record_real.madvise);
-    next_symbol("_ZnwmSt11align_val_t", &record_real.new_aligned);
+    take(find, "malloc", &record_real.malloc);
+    take(find, "calloc", &record_real.calloc);
+    take(find, "realloc", &record_real.realloc);
+    take(find, "reallocarray", &record_real.reallocarray);
+    take(find, "aligned_alloc", &record_real.aligned_alloc);
+    take(find, "posix_memalign", &record_real.posix_memalign);
+    take(find, "memalign", &record_real.memalign);
+    take(find, "valloc", &record_real.valloc);
+    take(find, "pvalloc", &record_real.pvalloc);
+    take(find, "free", &record_real.free);
+    take(find, "free_sized", &record_real.free_sized);
+    take(find, "free_aligned_sized", &record_real.free_aligned_sized);
+    take(find, "execve", &record_real.execve);
+    take(find, "execv", &record_real.execv);
+    take(find, "execvp", &record_real.execvp);
+    take(find, "execvpe", &record_real.execvpe);
+    take(find, "fexecve", &record_real.fexecve);
+    take(find, "execveat", &record_real.execveat);
+    take(find, "exit", &record_real.exit);
+    take(find, "abort", &record_real.abort);
+    take(find, "dlopen", &record_real.dlopen);
+    take(find, "dlclose", &record_real.dlclose);
+    take(find, "mmap", &record_real.mmap);
+    take(find, "munmap", &record_real.munmap);
+    take(find, "madvise", &record_real.madvise);
+    take(find, "_ZnwmSt11align_val_t", &record_real.new_aligned);
 }
 
 /* --- the scratch memory ----------------------------------------------------------------------- */

@@ -46,8 +46,10 @@ typedef struct record_real_functions {
 
 extern record_real_functions record_real;
 
-/* Fills record_real with the next definitions in the loader's search order. */
-void record_resolve(void);
+/* Fills record_real with the definitions that `find` returns (NULL: there is none). */
+void record_resolve(void *(*find)(const char *name));
+/* The next definition in the loader's search order, for a preloaded recorder. */
+void *record_find_next(const char *name);
 
 /* --- the size requested of operator new
  * -------------------------------------------------------- */

@@ -4,6 +4,8 @@
  *
  * The files; each calls only those below it:
  *
+ *   attach.c  for a recorder that is loaded into a running program: redirects the program's calls to
+ *             the hooks and back, and runs the thread that ends the recording
  *   hooks.c   exec, _exit, abort, dlopen, dlclose; the start and the end of this library; the
  *             aligned operator new, whose size is stored before a C++ library rounds it up
  *   malloc.c  the malloc family: real call, then one event
@@ -50,6 +52,15 @@ void record_slow_put(record_thread *thread, const record_event *event);
 void record_start(void);
 /* In a fork child, which has a copy of its parent's memory: resets the whole recorder. */
 void record_in_fork_child(void);
+
+/* --- windows ---------------------------------------------------------------------------------- */
+
+/* A recorder that is attached to a running program records for a while (attach.c), perhaps again
+ * later. record_window_open prepares the recording; `find` returns the program's functions. False:
+ * errno says why not. After record_window_arm the calls are recorded, until record_window_close. */
+bool record_window_open(void *(*find)(const char *name));
+void record_window_arm(void);
+void record_window_close(void);
 
 /* --- the end ---------------------------------------------------------------------------------- */
 

@@ -12,8 +12,11 @@
 record_samples *record_sampled;
 
 bool record_sample_init(void) {
+    record_sampled = NULL;
     if (record_option.sample == 0) return true;
-    record_samples *samples = record_map(sizeof *samples);
+    static record_samples *samples; /* of an earlier window, too */
+    if (samples != NULL && !sw_os_purge(samples, sizeof *samples)) samples = NULL;
+    if (samples == NULL) samples = record_map(sizeof *samples);
     if (samples == NULL) return false;
     if (record_marks_copies())
         (void)syscall(SYS_madvise, samples, sizeof *samples, MADV_WIPEONFORK);

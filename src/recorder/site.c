@@ -34,6 +34,7 @@ static size_t recent_bytes(void) { return sizeof(uint64_t) << RECENT_BITS; }
 
 bool record_sites_init(void) {
     if (record_option.stacks == 0) return true;
+    bool again = sites.own != NULL; /* a further window of an attached recorder */
     /* Without the unwinder, only lines of Python or single return addresses can be recorded. */
     if (record_option.stacks > 1 && !sw_os_unwind_init(record_map) &&
         record_option.python_stacks == 0) {
@@ -41,14 +42,21 @@ bool record_sites_init(void) {
         record_option.shallow = true;
     }
     bool deep = record_option.stacks > 1 || record_option.python_stacks != 0;
-    sites.bits = deep ? BUCKET_BITS_DEEP : BUCKET_BITS_SHALLOW;
-    record_site_shift = 64 - sites.bits;
-    record_site_buckets = record_map(table_bytes());
-    sites.own = sites.buffer.data = record_map(BUFFER_BYTES);
+    uint32_t bits = deep ? BUCKET_BITS_DEEP : BUCKET_BITS_SHALLOW;
+    if (bits != sites.bits) {
+        sites.bits = bits;
+        record_site_shift = 64 - sites.bits;
+        record_site_buckets = record_map(table_bytes());
+    }
+    if (!again) sites.own = record_map(BUFFER_BYTES);
+    sites.buffer.data = sites.own;
     sites.buffer.capacity = BUFFER_BYTES;
-    if (record_option.python_stacks != 0 && (sites.recent = record_map(recent_bytes())) == NULL)
+    if (record_option.python_stacks != 0 && sites.recent == NULL &&
+        (sites.recent = record_map(recent_bytes())) == NULL)
         return false;
-    return record_site_buckets != NULL && sites.own != NULL;
+    if (record_site_buckets == NULL || sites.own == NULL) return false;
+    if (again) record_sites_after_fork();
+    return true;
 }
 
 static void write_buffer(void) {

@@ -18,6 +18,7 @@
 #endif
 
 bool record_off;
+bool record_attached;
 uint32_t record_gate;
 record_process record_this;
 bool record_has_cycles;
@@ -26,6 +27,10 @@ uint64_t record_stamp_counter;
 static uint32_t *original; /* is 1; the kernel clears it in a fork child. NULL: not supported */
 
 void record_mark_original(void) {
+    if (original != NULL) { /* an earlier window */
+        *original = 1;
+        return;
+    }
     original = sw_os_map(sw_os_page_bytes());
     if (original == NULL) return;
     if (syscall(SYS_madvise, original, sw_os_page_bytes(), MADV_WIPEONFORK) != 0) {
@@ -72,6 +77,16 @@ void record_choose_clock(void) {
  *                             sets it for its children */
 
 record_options record_option = {.stacks = RECORD_STACKS};
+const char *record_given_options;
+
+/* NULL: the option is not given. */
+static const char *option_of(const char *name) {
+    if (record_given_options == NULL) return getenv(name);
+    size_t length = strlen(name);
+    for (const char *at = record_given_options; *at != '\0'; at += strlen(at) + 1)
+        if (strncmp(at, name, length) == 0 && at[length] == '=') return at + length + 1;
+    return NULL;
+}
 
 /* Accepts digits only, and no number above `max`. */
 static bool parse_number(const char *text, uint64_t max, uint64_t *out) {
@@ -87,7 +102,7 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *out) {
 }
 
 static uint64_t read_number(const char *name, uint64_t max, uint64_t otherwise) {
-    const char *text = getenv(name);
+    const char *text = option_of(name);
     uint64_t value;
     if (text == NULL) return otherwise;
     if (parse_number(text, max, &value)) return value;
@@ -126,14 +141,14 @@ static void read_areas(const char *text) {
 static void read_stacks(void) {
     bool python = read_number("SPANWISE_RECORD_PYTHON", 1, 0) == 1;
     uint64_t stacks = read_number("SPANWISE_RECORD_STACKS", SWT_SITE_DEPTH_MAX, RECORD_STACKS);
-    bool given = getenv("SPANWISE_RECORD_STACKS") != NULL;
+    bool given = option_of("SPANWISE_RECORD_STACKS") != NULL;
     record_option.stacks = (uint32_t)stacks;
     record_option.python_stacks = !python ? 0 : given ? (uint32_t)stacks : RECORD_PYTHON_STACKS;
     record_option.shallow = record_option.stacks == 1 && record_option.python_stacks == 0;
 }
 
 bool record_read_options(void) {
-    const char *file = getenv("SPANWISE_RECORD_FILE");
+    const char *file = option_of("SPANWISE_RECORD_FILE");
     if (file == NULL || file[0] == '\0') {
         sw_emergency_print("spanwise: record: SPANWISE_RECORD_FILE is not set; not recording\n");
         return false;
@@ -147,7 +162,7 @@ bool record_read_options(void) {
     read_stacks();
     record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
     record_option.sample = read_number("SPANWISE_RECORD_SAMPLE", UINT64_C(1) << 40, 0);
-    read_areas(getenv("SPANWISE_RECORD_AREAS"));
+    read_areas(option_of("SPANWISE_RECORD_AREAS"));
     record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);
     return true;
 }

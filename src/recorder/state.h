@@ -39,6 +39,10 @@ const char *record_options_check(const record_options *options);
 
 extern record_options record_option;
 
+/* Options of an attached recorder, as an environment: NAME=VALUE, each with its zero byte, and one
+ * more. NULL: they are in the environment of this process. */
+extern const char *record_given_options;
+
 /* Reads the environment. If a value is malformed, prints a line and keeps the default. False: this
  * process records nothing. */
 bool record_read_options(void);
@@ -47,6 +51,8 @@ bool record_read_options(void);
 
 /* The recorder does nothing in this process: it only calls the real functions. */
 extern bool record_off;
+/* It was loaded into the running program, and records for a while (attach.h). */
+extern bool record_attached;
 
 /* Reasons why events take the slow path, as bits; 0: none. */
 enum {
@@ -67,6 +73,10 @@ typedef struct record_process {
 } record_process;
 
 extern record_process record_this;
+
+static inline bool record_has_started(void) {
+    return __atomic_load_n(&record_this.started, __ATOMIC_ACQUIRE) != 0;
+}
 
 /* --- copies ----------------------------------------------------------------------------------- */
 

@@ -398,6 +398,30 @@ void record_thread_put(record_thread *thread, const record_event *event) {
     }
 }
 
+/* --- further windows -------------------------------------------------------------------------- */
+
+/* The thread keeps its record and the address of its area, which it knows in places that only it
+ * can change. */
+static void restart_record(record_thread *thread) {
+    uint32_t taken = __atomic_load_n(&thread->taken, __ATOMIC_RELAXED);
+    record_area_renew(thread->area, &thread->is_shared);
+    place(thread, thread->area,
+          taken != 0 ? __atomic_fetch_add(&thread_count, 1, __ATOMIC_RELAXED) : 0);
+    thread->pause_from = thread->pause_to = 0;
+    thread->until_reading = thread->stride = 1;
+    thread->until_sample = 0;
+    thread->random = thread->unmarked = thread->unread = thread->uncounted = 0;
+    thread->dropped = thread->nested = 0;
+    __atomic_store_n(&thread->ticks, 0, __ATOMIC_RELAXED);
+}
+
+void record_threads_restart(void) {
+    dropped_without_record = 0;
+    ended_ticks = 0;
+    thread_count = 0;
+    for (record_thread *t = record_all_threads(); t != NULL; t = t->next) restart_record(t);
+}
+
 /* --- forks ------------------------------------------------------------------------------------ */
 
 void record_threads_before_fork(void) {

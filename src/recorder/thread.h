@@ -117,6 +117,9 @@ record_thread *record_all_threads(void);
 void record_threads_before_fork(void);
 /* In a fork child: drops the other threads, and empties the block of this one. */
 void record_threads_after_fork(void);
+/* Before a further window of an attached recorder, when no thread is in a hook: empties all records,
+ * and numbers their threads anew. */
+void record_threads_restart(void);
 /* Called when the process has created its file of areas: moves the open block of this thread
  * there. */
 void record_threads_share(void);

@@ -16,6 +16,7 @@ from spanwise.commands._options import (
     size,
 )
 from spanwise.errors import InvalidError
+from spanwise.recordings.attached import AttachOptions, parse_duration, record_running
 from spanwise.recordings.recorder import (
     PYTHON_STACKS,
     SAMPLE,
@@ -37,8 +38,27 @@ def add_record(commands: SubParsers) -> None:
         "SIGUSR1 to this command writes what is recorded so far to STEM.snapshot-N.swt, while the"
         " program goes on.",
     )
-    parser.usage = "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]"
-    add_option(parser, "-o --output FILE.swt", "default: PROGRAM.swt in the current directory")
+    add_description(
+        parser,
+        "With --pid it records a program that runs already, which loads the recorder through gdb"
+        " and goes on without it afterwards. Objects from before are not included; their frees are"
+        " counted.",
+    )
+    parser.usage = (
+        "%(prog)s [options] [-o FILE.swt] -- PROGRAM [ARGS...]\n"
+        "       %(prog)s [options] [-o FILE.swt] --pid PID [--for TIME]"
+    )
+    add_option(
+        parser, "-o --output FILE.swt", "default: PROGRAM.swt or PID.swt in the current directory"
+    )
+    add_option(parser, "--pid PID", "record this running process", type=int)
+    add_option(
+        parser,
+        "--for TIME",
+        "with --pid, how long: 60s, 500ms (default: until Ctrl-C, or the end of the program)",
+        type=_duration,
+        dest="seconds",
+    )
     add_force_option(parser, "replace FILE.swt if it exists, and FILE.PID.swt of an earlier run")
     add_option(parser, "--children", "also record its child processes, to FILE.PID.swt")
     add_option(
@@ -70,6 +90,10 @@ def add_record(commands: SubParsers) -> None:
 
 def run_record(options: argparse.Namespace) -> int:
     """Records; returns 1 if the program failed or there are gaps, 128 + N after signal N."""
+    if options.pid is not None:
+        return _run_attached(options)
+    if options.seconds is not None:
+        raise InvalidError("--for without --pid: give the process to attach to")
     command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
     _check_place(output, options.force)
@@ -83,13 +107,43 @@ def run_record(options: argparse.Namespace) -> int:
         patient=True,
         force=options.force,
     )
-    result = run_recorded(command, output, wanted)
+    return _report(run_recorded(command, output, wanted), options)
+
+
+def _run_attached(options: argparse.Namespace) -> int:
+    """Records a running process for a while."""
+    for given, name in ((options.command, "a program"), (options.children, "--children")):
+        if given:
+            raise InvalidError(f"--pid with {name}: give one of them")
+    if options.keep_pymalloc:
+        raise InvalidError("--pid with --keep-pymalloc: a running program keeps its allocator")
+    output = Path(options.output or f"{options.pid}.swt")
+    _check_place(output, options.force)
+    wanted = AttachOptions(
+        seconds=options.seconds,
+        stacks=options.stacks,
+        python_sites=options.python_sites,
+        sample_bytes=options.sample,
+        force=options.force,
+    )
+    return _report(record_running(options.pid, output, wanted), options)
+
+
+def _report(result: RecordResult, options: argparse.Namespace) -> int:
+    """Prints the result; returns the exit status."""
     if options.json:
         print_json(_as_dict(result))
     show(*(result.findings() if options.json else result.lines()), file=sys.stderr)
     if result.stopped_by:
         return 128 + result.stopped_by
     return 1 if result.status or result.findings() else 0
+
+
+def _duration(word: str) -> float:
+    try:
+        return parse_duration(word)
+    except InvalidError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _check_place(output: Path, force: bool) -> None:

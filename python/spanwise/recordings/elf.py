@@ -12,7 +12,7 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -172,6 +172,23 @@ class ElfFile:
                 if kind == _NOTE_BUILD_ID:
                     return note[start : start + id_bytes].hex()
         return ""
+
+    def exports(self, names: Collection[str]) -> dict[str, int]:
+        """Return the unrelocated addresses of exported functions of these names."""
+        found = {}
+        for section in self._sections:
+            if section.type != _DYNSYM:
+                continue
+            raw, texts = self._bytes(section), self._bytes(self._sections[section.link])
+            for row in struct.iter_unpack(
+                "<IBBHQQ", raw[: len(raw) // _SYMBOL_BYTES * _SYMBOL_BYTES]
+            ):
+                at, info, _, place, value, _ = row
+                if info & 15 in _FUNCTIONS and place:
+                    name = texts[at : texts.find(b"\0", at)].decode("utf-8", "replace")
+                    if name in names:
+                        found[name] = value
+        return found
 
     def functions(self) -> Functions:
         """Return the functions of the full symbol table, or else of the dynamic one."""

@@ -167,10 +167,26 @@ class History(Result, Tabular):
         return missing_memory(self.memory, name, (runtime, ADVICE.get(runtime, "")))
 
     @property
+    def attached(self) -> bool:
+        """Whether it is of a window of a process that ran before (`record --pid`)."""
+        return ("attached", "1") in self.meta
+
+    @property
+    def before(self) -> str:
+        """The frees and reallocations of objects from before the window, in words; "": none."""
+        counts = (
+            (self.summary.unknown_frees, "free"),
+            (self.summary.unknown_reallocs, "reallocation"),
+        )
+        found = [_format.plural(count, noun) for count, noun in counts if count]
+        return f"{' and '.join(found)} of objects from before" if found and self.attached else ""
+
+    @property
     def remark(self) -> str:
         """A caveat for users of the recording; usually empty."""
         own = next((value for key, value in self.meta if key == "remark"), "")
-        return "; ".join(filter(None, (own, self.missing)))
+        window = "objects from before the recording are not included" if self.attached else ""
+        return "; ".join(filter(None, (own, window, self.missing)))
 
     # --- operations ---
 

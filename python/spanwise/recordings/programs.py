@@ -253,10 +253,8 @@ def _check_elf(path: str, elf: Elf, use: Use) -> None:
         raise ProgramError(f"{path}: cannot be {use.done}: it is {theirs}, {use.library} is {ours}")
     if not elf.interpreter:
         way = _GO_WAY if use == RECORDING and runtime_of(path) == "Go" else ""
-        raise ProgramError(
-            f"{path}: cannot be {use.done}: statically linked, the loader never sees"
-            f" LD_PRELOAD{way}"
-        )
+        why = "has no loader" if path.startswith("process ") else "the loader never sees LD_PRELOAD"
+        raise ProgramError(f"{path}: cannot be {use.done}: statically linked, {why}{way}")
     if Path(elf.interpreter).name.startswith("ld-musl"):
         raise ProgramError(
             f"{path}: cannot be {use.done}: linked against musl, {use.library} needs glibc"
@@ -295,6 +293,70 @@ def _holds(path: str, words: bytes) -> bool:
             return raw.find(words) >= 0
     except (OSError, ValueError):
         return False
+
+
+# --- running processes ----------------------------------------------------------------------------
+
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+_CAP_SYS_PTRACE = 19
+_YAMA_WAY = "as root, or after: sudo sysctl kernel.yama.ptrace_scope=0"
+
+
+def check_running(pid: int) -> os.stat_result:
+    """Check that a debugger may attach to a process, and that it can load the recorder.
+
+    Returns:
+        The status of its folder in /proc: user and group.
+    """
+    who, folder = f"process {pid}", Path(f"/proc/{pid}")
+    try:
+        status = folder.stat()
+        fields = _fields_of(folder)
+    except OSError:
+        raise ProgramNotFoundError(f"{who}: no such process", errno=errno.ESRCH) from None
+    own = _fields_of(Path("/proc/self"))
+    if fields.get("Tgid") == own.get("Tgid"):
+        raise ProgramError(f"{who}: is this command itself", "INVALID")
+    may_trace = int(own.get("CapEff", "0"), 16) >> _CAP_SYS_PTRACE & 1
+    if not may_trace and status.st_uid != os.geteuid():
+        raise ProgramError(f"{who}: belongs to another user: run spanwise as that user, or as root")
+    if fields.get("TracerPid", "0") != "0":
+        raise ProgramError(
+            f"{who}: process {fields['TracerPid']} traces it already (a debugger, or strace)"
+        )
+    _check_yama(who, bool(may_trace))
+    try:
+        contained = (folder / "ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+        contained = contained or (folder / "root").readlink() != Path("/")
+        (folder / "exe").readlink()
+    except OSError as error:
+        why = "it is a thread of the kernel, has ended, or hides its memory"
+        raise ProgramError(f"{who}: cannot be read: {error.strerror}; {why}") from None
+    if contained:
+        raise ProgramError(
+            f"{who}: runs in a container, with other paths: run spanwise in the container"
+        )
+    elf = read_elf(f"/proc/{pid}/exe")
+    if elf is None:
+        raise ProgramError(f"{who}: its program cannot be read")
+    _check_elf(who, elf, RECORDING)
+    return status
+
+
+def _fields_of(folder: Path) -> dict[str, str]:
+    lines = (folder / "status").read_text("utf-8", "replace").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _check_yama(who: str, may_trace: bool) -> None:
+    try:
+        scope = int(_YAMA.read_text("ascii"))
+    except (OSError, ValueError):
+        return
+    if scope >= 3:
+        raise ProgramError(f"{who}: kernel.yama.ptrace_scope is 3: nobody may attach to a process")
+    if scope > 0 and not may_trace:
+        raise ProgramError(f"{who}: kernel.yama.ptrace_scope is {scope}: run spanwise {_YAMA_WAY}")
 
 
 # --- running --------------------------------------------------------------------------------------

@@ -168,6 +168,7 @@ class RecordResult:
             if self.sample_bytes
             else f"peak {_format.size(own.peak_requested_bytes)} requested",
             *([str(first.memory)] if first.memory else []),
+            *([first.before] if first.before else []),
             *(f"{title}: {count:,}" for title, count in own.troubles()[:1] if own.dropped_calls),
         ]
         line = f"{self.path}: {', '.join(parts)}"
@@ -368,7 +369,7 @@ def _run(
         variables["SPANWISE_RECORD_SAMPLE"] = str(between)
     if stacks is not None:
         variables["SPANWISE_RECORD_STACKS"] = str(stacks)
-    with _workshop(output) as folder, _areas_folder(folder) as areas:
+    with workshop(output) as folder, areas_folder(folder) as areas:
         raw = folder / output.name
         variables["SPANWISE_RECORD_FILE"] = str(raw)
         variables["SPANWISE_RECORD_AREAS"] = str(areas)
@@ -435,7 +436,7 @@ def _nothing() -> None:
 
 
 @contextmanager
-def _workshop(output: Path) -> Iterator[Path]:
+def workshop(output: Path) -> Iterator[Path]:
     """Yield a directory next to the output for unfinished files; it is always removed."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".spanwise-", dir=output.absolute().parent))
@@ -451,7 +452,7 @@ def _workshop(output: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _areas_folder(folder: Path) -> Iterator[Path]:
+def areas_folder(folder: Path) -> Iterator[Path]:
     """Yield a directory for open blocks, which outlive the program: in memory, or else `folder`."""
     try:
         place = Path(tempfile.mkdtemp(prefix="spanwise-", dir=_MEMORY))
