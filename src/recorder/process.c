@@ -149,7 +149,8 @@ static void record_end_after_fork(void) {
 
 /* --- start and fork --------------------------------------------------------------------------- */
 
-static uint32_t starting; /* atomic; 1: a thread has begun to start the recorder */
+static void (*leave_child)(void); /* from record_window_open */
+static uint32_t starting;         /* atomic; 1: a thread has begun to start the recorder */
 
 /* --- files ------------------------------------------------------------------------------------ */
 
@@ -255,6 +256,7 @@ static void choose_role(void) {
  * has detected the copy, and the child may already have its own file. */
 static void fork_handler(void) {
     if (!record_marks_copies() || record_is_stray_copy()) record_in_fork_child();
+    if (leave_child != NULL) leave_child();
 }
 
 static void start(void *(*find)(const char *name)) {
@@ -297,7 +299,8 @@ sw_cold void record_start(void) {
 
 /* --- windows of an attached recorder ---------------------------------------------------------- */
 
-bool record_window_open(void *(*find)(const char *name)) {
+bool record_window_open(void *(*find)(const char *name), void (*leave)(void)) {
+    leave_child = leave;
     uint32_t before = record_own_call_begin();
     bool again = record_has_started();
     record_attached = true;

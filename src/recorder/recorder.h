@@ -4,8 +4,9 @@
  *
  * The files; each calls only those below it:
  *
- *   attach.c  for a recorder that is loaded into a running program: redirects the program's calls to
- *             the hooks and back, and runs the thread that ends the recording
+ *   attach.c  for a recorder that is loaded into a running program: its thread, which begins and
+ *             ends the recording
+ *   entries.c redirects the calls of such a program to the hooks and back
  *   hooks.c   exec, _exit, abort, dlopen, dlclose; the start and the end of this library; the
  *             aligned operator new, whose size is stored before a C++ library rounds it up
  *   malloc.c  the malloc family: real call, then one event
@@ -56,9 +57,10 @@ void record_in_fork_child(void);
 /* --- windows ---------------------------------------------------------------------------------- */
 
 /* A recorder that is attached to a running program records for a while (attach.c), perhaps again
- * later. record_window_open prepares the recording; `find` returns the program's functions. False:
- * errno says why not. After record_window_arm the calls are recorded, until record_window_close. */
-bool record_window_open(void *(*find)(const char *name));
+ * later. record_window_open prepares the recording; `find` returns the program's functions, and
+ * `leave` is called in fork children, which are not recorded. False: errno says why not. After
+ * record_window_arm the calls are recorded, until record_window_close. */
+bool record_window_open(void *(*find)(const char *name), void (*leave)(void));
 void record_window_arm(void);
 void record_window_close(void);
 

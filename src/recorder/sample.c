@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recorder/sample.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,8 +16,11 @@ bool record_sample_init(void) {
     record_sampled = NULL;
     if (record_option.sample == 0) return true;
     static record_samples *samples; /* of an earlier window, too */
-    if (samples != NULL && !sw_os_purge(samples, sizeof *samples)) samples = NULL;
-    if (samples == NULL) samples = record_map(sizeof *samples);
+    size_t bytes = (size_t)sw_align_up(sizeof *samples, sw_os_page_bytes());
+    if (samples == NULL)
+        samples = record_map(bytes);
+    else if (!sw_os_purge(samples, bytes))
+        memset(samples, 0, sizeof *samples);
     if (samples == NULL) return false;
     if (record_marks_copies())
         (void)syscall(SYS_madvise, samples, sizeof *samples, MADV_WIPEONFORK);

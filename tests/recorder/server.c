@@ -12,16 +12,20 @@
  *   stall    the longest time between two steps of a thread that does nothing else, in
  *            microseconds, since the last such request: "stall US"
  *   fork     a child calls malloc 100 times and exits; "fork STATUS"
+ *   child    forks a child that waits to be killed: "child PID"
  *   exit     exits with status 7, after a last allocation of HOLD_BYTES
  *
- * Compiled with LIBRARY it is a library for `load`. */
+ * Compiled with LIBRARY it is a library for `load`; with BUSY a program of one thread that prints
+ * "ready" and then never makes a system call: it calls malloc (1), or only computes (0). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +36,19 @@ void allocate(void) {
     for (int i = 0; i < 1000; i++) {
         void *volatile p = malloc(2221);
         free(p);
+    }
+}
+
+#elif defined(BUSY)
+
+int main(void) {
+    volatile uint64_t steps = 0;
+    puts("ready");
+    fflush(stdout);
+    for (;;) {
+        void *volatile p = BUSY ? malloc(100) : NULL;
+        for (int i = 0; i < 100; i++) steps = steps + 1;
+        if (BUSY) free(p);
     }
 }
 
@@ -137,6 +154,14 @@ static void answer(const char *line) {
         return;
     } else if (strcmp(line, "fork") == 0) {
         printf("fork %d\n", fork_child());
+        return;
+    } else if (strcmp(line, "child") == 0) {
+        pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;) pause();
+        }
+        printf("child %d\n", (int)child);
         return;
     } else if (strcmp(line, "exit") == 0) {
         held[0] = malloc(HOLD_BYTES);

@@ -259,16 +259,20 @@ define sw_look
     end
   end
 end
-exec-file {program}
+file {program}
 attach {pid}
 handle all nostop noprint pass
-thread apply all -ascending sw_look
+sw_look
+if $sw_thread == 0
+  thread apply all -ascending sw_look
+end
 if $sw_thread != 0
   thread $sw_thread
   set $sw_ready = 1
 else
 {breaks}
   continue
+  delete breakpoints
   set $sw_ready = {at_break}
 end
 if $sw_ready == 0
@@ -292,7 +296,16 @@ detach
 """
 
 _OPTIONS = (
-    *("-nx", "-q", "-batch", "-iex", "set auto-load off", "-iex", "set auto-solib-add off"),
+    *(
+        "-nx",
+        "-q",
+        "-batch",
+        "--readnever",
+        "-iex",
+        "set auto-load off",
+        "-iex",
+        "set auto-solib-add off",
+    ),
     *("-iex", "set debug-file-directory /nonexistent"),
 )
 _BUSY = 16  # EBUSY

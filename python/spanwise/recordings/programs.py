@@ -325,6 +325,11 @@ def check_running(pid: int) -> os.stat_result:
             f"{who}: process {fields['TracerPid']} traces it already (a debugger, or strace)"
         )
     _check_yama(who, bool(may_trace))
+    if int(fields.get("Seccomp_filters", "0")) > int(own.get("Seccomp_filters", "0")):
+        raise ProgramError(
+            f"{who}: has a filter of system calls (seccomp), which may end it for those of the"
+            " recorder"
+        )
     try:
         contained = (folder / "ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
         contained = contained or (folder / "root").readlink() != Path("/")

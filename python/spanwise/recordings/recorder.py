@@ -179,7 +179,7 @@ class RecordResult:
             line += f"; {_format.plural(len(group), noun)} recorded ({events})" if group else ""
         if own.children_unrecorded:
             line += f"; {_format.plural(own.children_unrecorded, 'child')} not recorded"
-            line += "" if children else " (--children records them)"
+            line += "" if children or first.attached else " (--children records them)"
         return line
 
 

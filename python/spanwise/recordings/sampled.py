@@ -117,6 +117,7 @@ class Estimates(Result, Value, Tabular):
             its limits in MEASURE_low and MEASURE_high.
         callers: what the groups are, as text.
         rest: requested bytes of all groups with fewer than FEW recorded objects.
+        remark: what the recording does not include; usually empty.
     """
 
     by: str
@@ -127,6 +128,7 @@ class Estimates(Result, Value, Tabular):
     array: Rows
     callers: tuple[tuple[str, ...], ...]
     rest: Estimate
+    remark: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it, for JSON."""
@@ -138,6 +140,7 @@ class Estimates(Result, Value, Tabular):
             "sample_bytes": self.sample_bytes,
             "total": {name: one.to_dict() for name, one in self.total.items()},
             "rest": self.rest.to_dict(),
+            **({"remark": self.remark} if self.remark else {}),
             "groups": [
                 {**row, "what": list(what)} for row, what in zip(rows, self.callers, strict=True)
             ],
@@ -182,7 +185,7 @@ class Estimates(Result, Value, Tabular):
     def __repr__(self) -> str:
         rows, head, others = self._rows()
         table = _format.table(rows, head, indent="  ", names_last=True)
-        return "\n".join(filter(None, (self._title(), table, others)))
+        return "\n".join(filter(None, (self._title(), table, others, self.remark)))
 
     def _repr_html_(self) -> str:
         rows, head, _ = self._rows()
@@ -327,7 +330,15 @@ class SampledRecording(Result):
         array = rows_of(table_rows, ("group", "recorded", *columns))
         whole, rest = sums(slice(None)), sums(np.isin(keys, groups[counts < FEW]))
         return Estimates(
-            by, when, self.name, self.sample_bytes, whole, array, what, rest["requested_bytes"]
+            by,
+            when,
+            self.name,
+            self.sample_bytes,
+            whole,
+            array,
+            what,
+            rest["requested_bytes"],
+            self._history.remark,
         )
 
     def _stop(self, at: str | float) -> tuple[int, str]:

@@ -45,6 +45,9 @@ class Finding(NamedTuple):
 def verdict(facts: AdviceFacts) -> str:
     """Say how much was wasted at the peak RSS, by the program's own allocator if that is known."""
     memory, program = facts.memory, facts.program
+    if memory is None and facts.recording.attached:
+        most = _format.size(facts.requested_bytes)
+        return f"{program} had at most {most} requested of what it allocated in the recording."
     if memory is None:
         return f"{program} had {_format.size(facts.requested_bytes)} requested at most."
     said = (
