@@ -12,18 +12,12 @@ from spanwise.commands._options import (
     add_force_option,
     add_option,
     add_program_options,
+    add_site_options,
     program_of,
     size,
 )
 from spanwise.errors import InvalidError
-from spanwise.recordings.recorder import (
-    PYTHON_STACKS,
-    SAMPLE,
-    STACKS,
-    RecordOptions,
-    RecordResult,
-    run_recorded,
-)
+from spanwise.recordings.recorder import SAMPLE, RecordOptions, RecordResult, run_recorded
 from spanwise.results.files import check_output
 
 
@@ -43,13 +37,6 @@ def add_record(commands: SubParsers) -> None:
     add_option(parser, "--children", "also record its child processes, to FILE.PID.swt")
     add_option(
         parser,
-        "--stacks N",
-        f"return addresses or lines of Python per call, 0 to 128 (default {STACKS} and"
-        f" {PYTHON_STACKS}; 0: no call sites)",
-        type=int,
-    )
-    add_option(
-        parser,
         "--sample BYTES",
         "record a sample of the objects, one point per BYTES on average (default 512K), which"
         " costs little; read it with spanwise estimate",
@@ -58,13 +45,7 @@ def add_record(commands: SubParsers) -> None:
         const=SAMPLE,
         default=0,
     )
-    add_option(
-        parser,
-        "--python-sites",
-        "for CPython 3.9 to 3.14, call sites are lines of Python with function, file and callers"
-        " (the default); without, they are return addresses, which costs less",
-        action=argparse.BooleanOptionalAction,
-    )
+    add_site_options(parser)
     add_program_options(parser)
 
 
@@ -72,7 +53,7 @@ def run_record(options: argparse.Namespace) -> int:
     """Records; returns 1 if the program failed or there are gaps, 128 + N after signal N."""
     command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
-    _check_place(output, options.force)
+    check_place(output, options.force)
     wanted = RecordOptions(
         children=options.children,
         stacks=options.stacks,
@@ -92,7 +73,7 @@ def run_record(options: argparse.Namespace) -> int:
     return 1 if result.status or result.findings() else 0
 
 
-def _check_place(output: Path, force: bool) -> None:
+def check_place(output: Path, force: bool) -> None:
     """Checks the output before the program runs, since a replaced recording is lost."""
     if output.is_file() and not force:
         raise InvalidError(f"{output}: exists already; give another name with -o, or --force")
