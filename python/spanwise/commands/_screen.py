@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -24,11 +25,16 @@ _SIZE = (80, 24)
 
 
 class Screen:
-    """The terminal of this process, which shows pages between `enter` and `leave`."""
+    """The terminal of this process, which shows pages between `enter` and `leave`.
+
+    Attributes:
+        is_blank: nothing was drawn since `enter`.
+    """
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal
         self._saved: list[Any] | None = None
+        self.is_blank = True
 
     def enter(self) -> None:
         r"""Switches to the alternate screen; keys are read one at a time, and not shown.
@@ -45,16 +51,18 @@ class Screen:
         changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
         changed[6][termios.VQUIT] = b"\0"
         termios.tcsetattr(self._terminal, termios.TCSADRAIN, changed)
+        self.is_blank = True
         self._write(_ENTER)
 
-    def leave(self) -> None:
-        """Restores the terminal; it may have been hung up."""
+    def leave(self) -> bool:
+        """Restores the terminal, which may have been hung up; False: it had not been entered."""
         saved, self._saved = self._saved, None
         if saved is not None:
             with suppress(OSError):
                 self._write(_LEAVE)
             with suppress(termios.error):
                 termios.tcsetattr(self._terminal, termios.TCSADRAIN, saved)
+        return saved is not None
 
     def size(self) -> tuple[int, int]:
         """Return columns and lines."""
@@ -70,11 +78,21 @@ class Screen:
         rows = [f"{line}{_END_OF_LINE}" for line in lines[:most]]
         text = _HOME + "\r\n".join(rows) + (_END_OF_PAGE if len(rows) < most else "")
         self._write(text.encode("utf-8", "replace"))
+        self.is_blank = False
 
     def key(self, seconds: float) -> str:
-        """Return a key that is pressed within some time, else ""."""
+        """Return a key that is pressed within some time, else "".
+
+        Raises:
+            OSError: the terminal was hung up.
+        """
         ready, _, _ = select.select([self._terminal], [], [], max(seconds, 0.0))
-        return os.read(self._terminal, 1).decode("ascii", "replace") if ready else ""
+        if not ready:
+            return ""
+        key = os.read(self._terminal, 1)
+        if not key:
+            raise OSError(errno.EIO, "the terminal is gone")
+        return key.decode("ascii", "replace")
 
     def _write(self, data: bytes) -> None:
         while data:
@@ -95,9 +113,10 @@ def screen_of_terminal() -> Iterator[Screen | None]:
     screen = Screen(terminal)
 
     def suspend(number: int, frame: FrameType | None) -> None:
-        screen.leave()
+        was_entered = screen.leave()
         os.kill(os.getpid(), signal.SIGSTOP)
-        screen.enter()
+        if was_entered:
+            screen.enter()
 
     before = signal.signal(signal.SIGTSTP, suspend)
     try:

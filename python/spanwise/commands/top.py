@@ -277,7 +277,7 @@ class _View:
             if now >= due:
                 view.update()
                 due, shown = now + self._interval_s, (0, 0)
-            if screen.size() != shown:
+            if screen.is_blank or screen.size() != shown:
                 shown = columns, lines = screen.size()
                 self.last = view.page(max(lines, _ROWS))
                 screen.draw(self._page(columns, lines))

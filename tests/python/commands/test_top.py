@@ -356,9 +356,13 @@ def test_q_ends_the_view_and_the_program_goes_on(program: Path, tmp_path: Path) 
         terminal.type(b"q")
         said = terminal.read_until(has(LEAVE, b"it has begun"))
         assert b"it has ended" not in said and terminal.restored()
+        os.kill(terminal.pid, signal.SIGTSTP)
+        os.waitpid(terminal.pid, os.WUNTRACED)
+        os.kill(terminal.pid, signal.SIGCONT)
         (tmp_path / "end").touch()
         assert terminal.end() == 0
     assert b"it has ended" in terminal.said.rpartition(LEAVE)[2]
+    assert terminal.said.count(ENTER) == 1
 
 
 def test_ctrl_c_ends_both(program: Path, tmp_path: Path) -> None:
