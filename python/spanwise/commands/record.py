@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from spanwise.commands._common import SubParsers, add_description, new_command, print_json, show
@@ -45,6 +46,15 @@ def add_record(commands: SubParsers) -> None:
         const=SAMPLE,
         default=0,
     )
+    add_option(
+        parser,
+        "--metrics ADDRESS:PORT",
+        "with --sample, serve RSS, and live and allocated bytes by call site, at"
+        " http://ADDRESS:PORT/metrics for Prometheus while the program runs, such as"
+        " 127.0.0.1:9091",
+        default="",
+    )
+    add_option(parser, "--metrics-remote", "allow --metrics an address that other machines reach")
     add_site_options(parser)
     add_program_options(parser)
 
@@ -64,13 +74,23 @@ def run_record(options: argparse.Namespace) -> int:
         patient=True,
         force=options.force,
     )
-    result = run_recorded(command, output, wanted)
+    trouble = ""
+    if options.metrics:
+        from spanwise.commands._metrics import serving  # noqa: PLC0415  brings a server of HTTP
+
+        with serving(options.metrics, options.metrics_remote, options.sample) as metrics:
+            result = run_recorded(command, output, replace(wanted, watch=metrics.watch))
+            trouble = metrics.trouble
+    else:
+        result = run_recorded(command, output, wanted)
     if options.json:
         print_json(_as_dict(result))
     show(*(result.findings() if options.json else result.lines()), file=sys.stderr)
+    if trouble:
+        print(f"spanwise: {trouble}", file=sys.stderr)
     if result.stopped_by:
         return 128 + result.stopped_by
-    return 1 if result.status or result.findings() else 0
+    return 1 if result.status or result.findings() or trouble else 0
 
 
 def check_place(output: Path, force: bool) -> None:
