@@ -77,6 +77,7 @@ class Follower:
 
     Attributes:
         images: how often the recording was begun; above 1 after exec.
+        until: a stamp; all events up to it were read, if their threads had published them.
     """
 
     def __init__(self, raw: Path, areas: Path) -> None:
@@ -91,6 +92,7 @@ class Follower:
         self._notes = b""  # the file header, and the blocks that are not events
         self._sites: dict[int, tuple[str, ...]] = {}
         self._unresolved: frozenset[int] = frozenset()
+        self.until = 0
         self._build_ids: dict[str, str] = {}
         self._seen: dict[tuple[int, int], int] = {}  # events of open blocks, by thread and stamp
         self._written: dict[int, int] = {}  # the last block of a thread in the file, by its stamp
@@ -110,7 +112,7 @@ class Follower:
                     self._file = now.st_dev, now.st_ino
                     self.images += 1
                     self._begin()
-                found = [*self._open_events(), *self._written_events(file.fileno())]
+                found = self._read_twice(file.fileno())
                 after = self._raw.stat()
         except FileNotFoundError:
             return np.empty(0, EVENTS_DTYPE)
@@ -120,6 +122,17 @@ class Follower:
         ) != self._file:  # exec: the areas may be those of the new one
             return np.empty(0, EVENTS_DTYPE)
         return np.concatenate(found) if found else np.empty(0, EVENTS_DTYPE)
+
+    def _read_twice(self, file: int) -> list[NDArray[np.void]]:
+        """Return the new events.
+
+        Threads are read one after the other, so of the last one there are later events than of the
+        first one. When all are read again, nothing is missing before the last event of the first
+        time.
+        """
+        found = [*self._open_events(), *self._written_events(file)]
+        self.until = max([self.until, *(int(each["stamp"].max()) for each in found)])
+        return [*found, *self._open_events(), *self._written_events(file)]
 
     # --- the file ---
 
@@ -203,7 +216,9 @@ class Follower:
         # An event is complete once its word is seen, so its other fields are read afterwards.
         events = _events_at(file, at, seen, count)
         again = _head_at(file, at)
-        if count == 0 or again is None or again["base_stamp"] != base or again["thread"] != thread:
+        if again is None or again["base_stamp"] != base or again["thread"] != thread:
+            return
+        if count == 0 or not events["word"].all():  # the block was written and emptied meanwhile
             return
         self._seen[thread, base] = seen + count
         kind = (events["word"] >> np.uint64(48) & np.uint64(0xFF)).astype(np.uint8)

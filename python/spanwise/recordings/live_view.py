@@ -151,7 +151,7 @@ class LiveView:
         """Forgets all events, at the start and after exec."""
         self._live = self._settled = np.empty(0, _LIVE_DTYPE)
         self._recent = self._settled  # events after the stamp at which the others are settled
-        self._stamps = deque([0])  # the largest stamp after each of the last updates
+        self._stamps = deque([0])  # `until` of the last updates
         self._counts = np.zeros(0, np.int64)  # recorded objects by site, and their weights:
         self._value, self._variance, self._largest = (np.zeros(0) for _ in range(3))
         self._sites: dict[int, Site] = {}
@@ -174,7 +174,7 @@ class LiveView:
             self._begin(self._now)
         self._now = time.monotonic() - self._start
         self._rss = _resident_bytes(self._pid) or self._rss
-        self._add(events)
+        self._add(events, self._follower.until)
         self._measure_rate()
         self._name(name_all)
         if self._now - self._moments[-1].at_s >= _SPACING_S:
@@ -184,7 +184,7 @@ class LiveView:
 
     # --- events ---
 
-    def _add(self, events: NDArray[np.void]) -> None:
+    def _add(self, events: NDArray[np.void], until: int) -> None:
         """Updates the sums of all allocations, and the live objects."""
         new = np.zeros(len(events), _LIVE_DTYPE)
         for name in EVENTS_DTYPE.names or ():
@@ -204,15 +204,15 @@ class LiveView:
         self._value += np.bincount(sites, value, size)
         self._variance += np.bincount(sites, variance, size)
         np.maximum.at(self._largest, sites, largest)
-        self._match(new)
+        self._match(new, until)
 
-    def _match(self, new: NDArray[np.void]) -> None:
-        """Finds the live objects, in the order of the stamps of all events."""
+    def _match(self, new: NDArray[np.void], until: int) -> None:
+        """Finds the objects that are live after the event with a stamp, in the order of stamps."""
         touched = np.isin(self._settled["address"], np.append(new, self._recent)["address"])
         rows = np.concatenate([self._settled[touched], self._recent, new])
         others = self._settled[~touched]
-        self._live = np.append(others, _last_allocs(rows))
-        self._stamps.append(max(int(rows["stamp"].max(initial=0)), self._stamps[-1]))
+        self._live = np.append(others, _last_allocs(rows[rows["stamp"] <= until]))
+        self._stamps.append(until)
         if len(self._stamps) > _WAIT:
             is_old = rows["stamp"] <= self._stamps.popleft()
             self._settled = np.append(others, _last_allocs(rows[is_old]))

@@ -29,6 +29,7 @@ MIB = 1 << 20
 # It does what its input says, one line at a time, and answers with a line once it is done.
 SERVER = """
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -38,6 +39,25 @@ __attribute__((noinline)) void *keep(void) { return malloc(BIG); }
 __attribute__((noinline)) void *churn(void) { return malloc(BIG); }
 static void *kept[1000];
 static void *free_one(void *p) { free(p); return NULL; }
+enum { WORKERS = 4, SLOTS = 64 };
+static _Atomic(void *) slots[SLOTS];
+static int rounds;
+__attribute__((noinline)) void *shared(size_t n) { return malloc(n); }
+/* Objects of one thread are freed by another, and their addresses are soon used by a third. */
+static void *work(void *arg) {
+    unsigned seed = (unsigned)(size_t)arg;
+    for (int i = 0; i < rounds; i++) {
+        void *p = shared(1000 + (size_t)rand_r(&seed) % 40000);
+        free(atomic_exchange(&slots[rand_r(&seed) % SLOTS], p));
+    }
+    return NULL;
+}
+static void work_together(int count) {
+    pthread_t threads[WORKERS];
+    rounds = count;
+    for (size_t i = 0; i < WORKERS; i++) pthread_create(&threads[i], NULL, work, (void *)(i + 1));
+    for (int i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
+}
 int main(int argc, char **argv) {
     char what;
     int count, used = 0;
@@ -45,7 +65,7 @@ int main(int argc, char **argv) {
     setvbuf(stdin, NULL, _IONBF, 0); /* exec would lose what is buffered */
     while (scanf(" %c %d", &what, &count) == 2) {
         pthread_t thread;
-        for (int i = 0; i < count; i++) {
+        for (int i = 0; what != 'w' && i < count; i++) {
             if (what == 'l' && leak() == NULL) return 1;
             if (what == 'k') kept[used++] = keep();
             if (what == 'f') free(kept[--used]);
@@ -55,6 +75,7 @@ int main(int argc, char **argv) {
                 pthread_join(thread, NULL);
             }
         }
+        if (what == 'w') work_together(count);
         if (what == 'x') execv(argv[0], argv);
         puts("done");
         fflush(stdout);
@@ -176,6 +197,32 @@ def test_growth_is_since_the_window_began(tmp_path: Path, monkeypatch: pytest.Mo
         assert page.window_s < page.elapsed_s
 
 
+def test_threads_are_read_while_they_run(tmp_path: Path) -> None:
+    """No event is lost, read twice or misread: the end is that of the recording."""
+    with server(tmp_path) as one:
+        view = LiveView(one.process.pid, one.raw, one.areas, 4096)
+        one.do("l", 10)
+        view.update(name_all=True)
+        working = threading.Thread(target=one.do, args=("w", ROUNDS))
+        working.start()
+        updates = 0
+        while working.is_alive():
+            view.update()
+            updates += 1
+            # Each thread may have an object that is not yet, or no more, in a slot.
+            assert len(view._live) <= 10 + 64 + 2 * WORKERS + LIBRARY
+        one.do("l", 1)
+        assert live(updated(view), "leak") == 11
+        one.end()
+        assert updates > 3
+        assert_equal(updated(view), sw.SampledRecording.open(one.raw).estimate(at="end"))
+
+
+ROUNDS = 300_000 if os.environ.get("SPANWISE_FULL_TESTS") else 30_000
+WORKERS = 4
+LIBRARY = 16  # objects of the C library
+
+
 def test_after_exec_the_new_program_is_shown(tmp_path: Path) -> None:
     with server(tmp_path) as one:
         view = LiveView(one.process.pid, one.raw, one.areas, 4096)
@@ -294,12 +341,14 @@ def test_events_may_arrive_late(tmp_path: Path) -> None:
                 del owners[address]
             late = stamp // 10 + int(random.integers(0, 3))
             rounds[late].append((address, stamp, size, 1, is_alloc))
+        latest = 0
         for each in rounds:
             random.shuffle(each)
-            view._add(np.array(each, EVENTS_DTYPE))
+            latest = max([latest, *(stamp for _, stamp, *_ in each)])
+            view._add(np.array(each, EVENTS_DTYPE), latest)
         assert sorted(view._live["size"].tolist()) == sorted(owners.values())
         for _ in range(3):
-            view._add(np.empty(0, EVENTS_DTYPE))
+            view._add(np.empty(0, EVENTS_DTYPE), latest)
         assert len(view._recent) == 0  # events are not kept for ever
         assert sorted(view._live["size"].tolist()) == sorted(owners.values())
 
