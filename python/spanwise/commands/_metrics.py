@@ -173,8 +173,9 @@ def metrics_of(page: LivePage) -> str:
 
     A call site's `stack` differs from that of others with the same text, and stays the same.
     """
-    labels = [_label(row.site.names or row.site.frames) for row in page.rows]
-    sites = list(zip(labels, page.rows, strict=True))
+    sites = [
+        (_label(row.site.names), row) for row in page.rows if row.site.names or row.site.id == 0
+    ]
     lines = [
         *_samples("resident_bytes", "gauge", "RSS of the process", [("", page.rss_bytes)]),
         *_samples("sample_bytes", "gauge", "mean bytes between samples", [("", page.sample_bytes)]),

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from spanwise import _format
-from spanwise.commands._common import SubParsers, add_description, in_color, new_command
+from spanwise.commands._common import (
+    SubParsers,
+    add_description,
+    in_color,
+    new_command,
+    show,
+)
 from spanwise.commands._options import (
     add_force_option,
     add_option,
@@ -122,11 +128,10 @@ def run_top(options: argparse.Namespace) -> int:
             watch=view.watch,
         )
         result = run_recorded(command, output, wanted)
-        lines = result.lines() if options.output else result.failures()
+        lines = result.lines() if options.output else result.failures(kept=False)
         is_whole = not result.findings()
     view.report()
-    for line in lines:
-        print(line, file=sys.stderr)
+    show(*lines, file=sys.stderr)
     if result.stopped_by:
         return 128 + result.stopped_by
     return int(bool(result.status or view.trouble or not is_whole))

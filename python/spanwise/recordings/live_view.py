@@ -37,6 +37,7 @@ _SPACING_S = 2.0
 """Between two moments that are kept for growth."""
 _NAMING_SHARE = 0.03
 """Of the time, at most, that is spent naming new call sites while the program runs."""
+_NOT_NAMED = ("not named yet",)
 _WAIT = 3
 """Updates after which no events with earlier stamps arrive; threads may publish theirs late."""
 
@@ -48,7 +49,8 @@ class LiveRow(Result):
     """A call site; sites with equal names are one.
 
     Attributes:
-        site: the lowest of the numbers of its sites, with frames and names.
+        site: the lowest of the numbers of its sites, with frames and names; without names, it is
+            unknown if its number is 0, or else not named yet.
         recorded: objects that were recorded.
         requested: bytes of its live objects.
         growth: of these bytes in the page's `window_s`.
@@ -296,7 +298,8 @@ class LiveView:
         rest = _figures(sums[:, few].sum(axis=1), float(largest[few].max(initial=0.0)))[0]
         rows = tuple(
             LiveRow(
-                self._sites.get(groups[i], Site(groups[i], 0, 0, ())),
+                self._sites.get(groups[i])
+                or Site(groups[i], 0, 0, _NOT_NAMED if groups[i] else ()),
                 int(counts[i]),
                 *_figures(sums[:, i], float(largest[i])),
             )

@@ -127,12 +127,13 @@ class RecordResult:
         """Return the lines to print: how the program failed, what is missing, and the counts."""
         return [*self.failures(), self._counts(), *self._children()]
 
-    def failures(self) -> list[str]:
+    def failures(self, kept: bool = True) -> list[str]:
         """Return the lines about how the program failed, and about what is missing."""
         found = []
         if self.stopped_by:
             name = signal.Signals(self.stopped_by).name
-            found.append(f"ended after {name}; the recording of what ran until then is kept")
+            rest = "; the recording of what ran until then is kept" if kept else ""
+            found.append(f"ended after {name}{rest}")
         if self.status < 0:
             found.append(f"the program was ended by signal {-self.status}")
         elif self.status > 0:

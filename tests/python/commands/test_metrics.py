@@ -125,12 +125,15 @@ def test_the_text_by_hand() -> None:
         LiveRow(Site(i, 0, 0, names, names), 5, one, one, one)
         for i, names in enumerate([('f("x\\y")', "a"), ("g (a.c:1)", "b"), ("g (a.c:1)", "c")])
     )
+    rows += tuple(LiveRow(Site(i, 0, 0, ("not named yet",)), 5, one, one, one) for i in (8, 9))
+    rows += (LiveRow(Site(0, 0, 0, ()), 5, one, one, one),)
     page = LivePage(1.0, 1.0, 4096, 0, 512, 15, 15, one, one, one, one, rows, 0, 0, one)
     text = metrics_of(page)
     assert_format(text)
     assert "\nspanwise_live_bytes 10\n" in text and "\nspanwise_live_bytes_high 21\n" in text
     assert "\nspanwise_allocated_bytes_total 10\n" in text
     assert text.count('\nspanwise_site_live_bytes_low{site="g (a.c:1) < ') == 2
+    assert text.count('{site="unknown",') == 4 and "not named" not in text
     assert 'site="f(\\"x\\\\y\\") < a"' in text
     assert_format(
         metrics_of(LivePage(1.0, 1.0, 0, 0, 512, 0, 0, one, one, one, one, (), 0, 0, one))

@@ -382,6 +382,8 @@ def test_signals_restore_the_terminal(number: int, program: Path, tmp_path: Path
         os.kill(terminal.pid, number)
         assert terminal.end() == 128 + number
         assert terminal.restored()
+    after = terminal.said.rpartition(LEAVE)[2]
+    assert b"ended after SIG" in after and b"is kept" not in after
 
 
 def test_ctrl_z_leaves_the_page_until_it_continues(program: Path, tmp_path: Path) -> None:
