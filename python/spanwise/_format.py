@@ -91,6 +91,11 @@ def shortened(text: str, most: int) -> str:
     return f"{front.rstrip('…')}…{back.lstrip('…')}"  # the text may have been cut before
 
 
+def label_value(text: str) -> str:
+    """Escape the value of a label of Prometheus or OpenMetrics."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
 def terminal_width() -> int:
     """Return the columns of the terminal, at least 60; 200 without one."""
     return max(shutil.get_terminal_size((200, 24)).columns, 60)

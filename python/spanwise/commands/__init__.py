@@ -24,6 +24,7 @@ COMMANDS = {
     "record": Command(
         "record", "run a dynamically linked program and record all its calls of the malloc family"
     ),
+    "top": Command("top", "run a program and show its live memory by call site, while it runs"),
     "convert": Command("exports", "convert another tool's heap profile or trace to a recording"),
     "run": Command(
         "run", "run a dynamically linked program with spanwise as its malloc, then print its ledger"

@@ -244,7 +244,7 @@ def show(*results: Any, file: TextIO | None = None) -> None:
     out = file or sys.stdout
     for result in results:
         given = str(result).split("\n")
-        if _in_color(out):
+        if in_color(out):
             lines = list(_colored(given, _verdict(result)))
         else:
             lines = [part for line in given for part in _wrapped(line)]
@@ -260,7 +260,7 @@ def _wrapped(line: str) -> list[str]:
     return _format.wrapped(line.strip(), width, indent, indent + "  ")
 
 
-def _in_color(out: TextIO) -> bool:
+def in_color(out: TextIO) -> bool:
     """Return whether a terminal shows it and its user has not refused (https://no-color.org)."""
     return out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 

@@ -199,6 +199,26 @@ def add_force_option(
     add_option(parser, "-f --force", text)
 
 
+def add_site_options(parser: argparse.ArgumentParser) -> None:
+    """Adds `--stacks` and `--python-sites`, of commands that record."""
+    from spanwise.recordings.recorder import PYTHON_STACKS, STACKS  # noqa: PLC0415
+
+    add_option(
+        parser,
+        "--stacks N",
+        f"return addresses or lines of Python per call, 0 to 128 (default {STACKS} and"
+        f" {PYTHON_STACKS}; 0: no call sites)",
+        type=int,
+    )
+    add_option(
+        parser,
+        "--python-sites",
+        "for CPython 3.9 to 3.14, call sites are lines of Python with function, file and callers"
+        " (the default); without, they are return addresses, which costs less",
+        action=argparse.BooleanOptionalAction,
+    )
+
+
 def add_program_options(parser: argparse.ArgumentParser) -> None:
     """Adds `--keep-pymalloc`, and the program with its arguments at the end."""
     add_option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from spanwise.commands._common import SubParsers, add_description, new_command, print_json, show
@@ -12,15 +13,14 @@ from spanwise.commands._options import (
     add_force_option,
     add_option,
     add_program_options,
+    add_site_options,
     program_of,
     size,
 )
 from spanwise.errors import InvalidError
 from spanwise.recordings.attached import AttachOptions, parse_duration, record_running
 from spanwise.recordings.recorder import (
-    PYTHON_STACKS,
     SAMPLE,
-    STACKS,
     RecordOptions,
     RecordResult,
     run_recorded,
@@ -63,13 +63,6 @@ def add_record(commands: SubParsers) -> None:
     add_option(parser, "--children", "also record its child processes, to FILE.PID.swt")
     add_option(
         parser,
-        "--stacks N",
-        f"return addresses or lines of Python per call, 0 to 128 (default {STACKS} and"
-        f" {PYTHON_STACKS}; 0: no call sites)",
-        type=int,
-    )
-    add_option(
-        parser,
         "--sample BYTES",
         "record a sample of the objects, one point per BYTES on average (default 512K), which"
         " costs little; read it with spanwise estimate",
@@ -80,11 +73,14 @@ def add_record(commands: SubParsers) -> None:
     )
     add_option(
         parser,
-        "--python-sites",
-        "for CPython 3.9 to 3.14, call sites are lines of Python with function, file and callers"
-        " (the default); without, they are return addresses, which costs less",
-        action=argparse.BooleanOptionalAction,
+        "--metrics ADDRESS:PORT",
+        "with --sample, serve RSS, and live and allocated bytes by call site, at"
+        " http://ADDRESS:PORT/metrics for Prometheus while the program runs, such as"
+        " 127.0.0.1:9091",
+        default="",
     )
+    add_option(parser, "--metrics-remote", "allow --metrics an address that other machines reach")
+    add_site_options(parser)
     add_program_options(parser)
 
 
@@ -96,7 +92,7 @@ def run_record(options: argparse.Namespace) -> int:
         raise InvalidError("--for without --pid: give the process to attach to")
     command = program_of(options, "record")
     output = Path(options.output or f"{Path(command[0]).name or 'program'}.swt")
-    _check_place(output, options.force)
+    check_place(output, options.force)
     wanted = RecordOptions(
         children=options.children,
         stacks=options.stacks,
@@ -107,7 +103,14 @@ def run_record(options: argparse.Namespace) -> int:
         patient=True,
         force=options.force,
     )
-    return _report(run_recorded(command, output, wanted), options)
+    if not options.metrics:
+        return _report(run_recorded(command, output, wanted), options)
+    from spanwise.commands._metrics import serving  # noqa: PLC0415  brings a server of HTTP
+
+    with serving(options.metrics, options.metrics_remote, options.sample) as metrics:
+        result = run_recorded(command, output, replace(wanted, watch=metrics.watch))
+        trouble = metrics.trouble
+    return _report(result, options, trouble)
 
 
 def _run_attached(options: argparse.Namespace) -> int:
@@ -115,10 +118,12 @@ def _run_attached(options: argparse.Namespace) -> int:
     for given, name in ((options.command, "a program"), (options.children, "--children")):
         if given:
             raise InvalidError(f"--pid with {name}: give one of them")
+    if options.metrics:
+        raise InvalidError("--pid with --metrics: only programs that are started are served")
     if options.keep_pymalloc:
         raise InvalidError("--pid with --keep-pymalloc: a running program keeps its allocator")
     output = Path(options.output or f"{options.pid}.swt")
-    _check_place(output, options.force)
+    check_place(output, options.force)
     wanted = AttachOptions(
         seconds=options.seconds,
         stacks=options.stacks,
@@ -129,14 +134,16 @@ def _run_attached(options: argparse.Namespace) -> int:
     return _report(record_running(options.pid, output, wanted), options)
 
 
-def _report(result: RecordResult, options: argparse.Namespace) -> int:
-    """Prints the result; returns the exit status."""
+def _report(result: RecordResult, options: argparse.Namespace, trouble: str = "") -> int:
+    """Prints the result, and what failed besides; returns the exit status."""
     if options.json:
         print_json(_as_dict(result))
     show(*(result.findings() if options.json else result.lines()), file=sys.stderr)
+    if trouble:
+        print(f"spanwise: {trouble}", file=sys.stderr)
     if result.stopped_by:
         return 128 + result.stopped_by
-    return 1 if result.status or result.findings() else 0
+    return 1 if result.status or result.findings() or trouble else 0
 
 
 def _duration(word: str) -> float:
@@ -146,7 +153,7 @@ def _duration(word: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _check_place(output: Path, force: bool) -> None:
+def check_place(output: Path, force: bool) -> None:
     """Checks the output before the program runs, since a replaced recording is lost."""
     if output.is_file() and not force:
         raise InvalidError(f"{output}: exists already; give another name with -o, or --force")

@@ -105,7 +105,11 @@ class RecordResult:
         each = [(Path(str(one.path)).name, one) for one in self.histories()]
         if self.python_sites and not any(one.has_python_lines for _, one in each):
             gaps.append("no line of Python was seen: --python-sites needs CPython 3.9 to 3.14")
-        return gaps + [f"{name}: {gap}" for name, one in each for gap in one.summary.gaps()]
+        from spanwise.recordings.summary import NO_EVENTS  # noqa: PLC0415  loaded by now
+
+        ignored = NO_EVENTS if self.sample_bytes else None
+        each_gap = ((name, gap) for name, one in each for gap in one.summary.gaps())
+        return gaps + [f"{name}: {gap}" for name, gap in each_gap if gap != ignored]
 
     def outside(self) -> list[str]:
         """Return lines about heaps that bypass malloc, whose objects are not recorded."""
@@ -121,10 +125,15 @@ class RecordResult:
 
     def lines(self) -> list[str]:
         """Return the lines to print: how the program failed, what is missing, and the counts."""
+        return [*self.failures(), self._counts(), *self._children()]
+
+    def failures(self, kept: bool = True) -> list[str]:
+        """Return the lines about how the program failed, and about what is missing."""
         found = []
         if self.stopped_by:
             name = signal.Signals(self.stopped_by).name
-            found.append(f"ended after {name}; the recording of what ran until then is kept")
+            rest = "; the recording of what ran until then is kept" if kept else ""
+            found.append(f"ended after {name}{rest}")
         if self.status < 0:
             found.append(f"the program was ended by signal {-self.status}")
         elif self.status > 0:
@@ -132,7 +141,7 @@ class RecordResult:
         outside = self.outside()
         more = [f"and of {len(outside) - _LINES_MAX:,} other processes"]
         outside = outside if len(outside) <= _LINES_MAX else outside[:_LINES_MAX] + more
-        return [*found, *outside, *self.findings(), self._counts(), *self._children()]
+        return [*found, *outside, *self.findings()]
 
     def _children(self) -> list[str]:
         """Return a table of the child processes with the highest peaks."""
@@ -204,6 +213,8 @@ class RecordOptions:
         patient: pass Ctrl-C to the program and wait for its end; a second one kills it. SIGTERM is
             forwarded. SIGUSR1 takes a snapshot. Only in the main thread.
         force: remove the recordings of other processes that an earlier run left next to the output.
+        watch: called while the program runs, with its process, its raw recording, and the directory
+            of its open blocks; the program is waited for afterwards.
     """
 
     children: bool = False  # also record child processes
@@ -213,9 +224,12 @@ class RecordOptions:
     sample_bytes: int = 0  # mean bytes between sample points; 0: record all objects
     env: Mapping[str, str] | None = None  # the program's environment; None: that of this process
     cwd: str | os.PathLike[str] | None = None  # its working folder; None: that of this process
-    stdout: int | IO[Any] | None = None  # of the program; None: that of this process
+    stdin: int | IO[Any] | None = None  # of the program; None: that of this process
+    stdout: int | IO[Any] | None = None
+    stderr: int | IO[Any] | None = None
     patient: bool = False
     force: bool = False
+    watch: Callable[[subprocess.Popen[bytes], Path, Path], None] | None = None
 
 
 @overload
@@ -377,7 +391,13 @@ def _run(
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
-                words, executable=executable, env=variables, cwd=options.cwd, stdout=options.stdout
+                words,
+                executable=executable,
+                env=variables,
+                cwd=options.cwd,
+                stdin=options.stdin,
+                stdout=options.stdout,
+                stderr=options.stderr,
             )
 
         running: list[subprocess.Popen[bytes]] = []
@@ -385,7 +405,13 @@ def _run(
         handlers = passing_on(running, signal.SIGKILL) if options.patient else no_handlers
         shots = taking_snapshots(running, raw, areas, output)
         with shots if options.patient else nullcontext(_nothing) as ready, handlers as heard:
-            status, stopped_by = _run_to_end(start, running, heard, ready)
+
+            def meanwhile() -> None:
+                ready()
+                if options.watch is not None:
+                    options.watch(running[0], raw, areas)
+
+            status, stopped_by = _run_to_end(start, running, heard, meanwhile)
             if not raw.exists():
                 raise errors.ProgramError(
                     f"{program.path}: nothing was recorded; the recorder said why, or the loader"

@@ -82,11 +82,24 @@ def estimate_sum(
     amounts: Array, sizes: Array, sample_bytes: int, possible: Array | None = None
 ) -> Estimate:
     """Estimate a sum over all objects from those that were recorded."""
+    parts, spread, largest = weigh(amounts, sizes, sample_bytes)
+    if possible is not None:
+        _, _, largest = weigh(possible, sizes, sample_bytes)
+    return estimate_of(float(parts.sum()), float(spread.sum()), float(largest.max(initial=0.0)))
+
+
+def weigh(amounts: Array, sizes: Array, sample_bytes: int) -> tuple[Array, Array, Array]:
+    """Return what each recorded object adds to an estimate and to its variance.
+
+    The third array has the contributions that such objects could have made without being recorded.
+    """
     missed = np.exp(-np.maximum(sizes, 1) / sample_bytes)  # 1 - p
     each = amounts / (1 - missed)
-    most = (amounts if possible is None else possible) / (1 - missed)
-    largest = float((most * np.sqrt(missed)).max(initial=0.0))
-    value, variance = float(each.sum()), float((each**2 * missed).sum())
+    return each, each**2 * missed, each * np.sqrt(missed)
+
+
+def estimate_of(value: float, variance: float, largest: float) -> Estimate:
+    """Return an estimate with its interval from the sums, and the maximum, of `weigh`."""
     low, high = _gamma_interval(value + largest / 2, variance + largest**2 / 2)
     return Estimate(value, min(low, value), max(high, value))
 

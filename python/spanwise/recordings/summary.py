@@ -44,6 +44,10 @@ _DROP_WORDS = (
 )
 
 
+NO_EVENTS = "it holds no events"
+"""The gap of an empty recording, which is none if it is a sample."""
+
+
 @dataclass(frozen=True, repr=False)
 class Summary(Result):
     """Totals of a recording; the fields are those of sw_trace_summary (include/spanwise/trace.h).
@@ -126,7 +130,7 @@ class Summary(Result):
         if self.incomplete:
             gaps.append("it has no end: what the program did last is missing")
         if self.ops == 0:
-            gaps.append("it holds no events")
+            gaps.append(NO_EVENTS)
         return gaps
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanwise import _lib
+from spanwise import _format, _lib
 from spanwise._lib import OPS_DTYPE, lib
 from spanwise.errors import InvalidError, UnsupportedError
 from spanwise.ledger.ledger import Ledger
@@ -116,7 +116,8 @@ def counters(rows: Rows) -> list[Event]:
 
 def openmetrics(ledger: Ledger) -> str:
     """Return the ledger of one moment as OpenMetrics gauges, with its table as a label."""
-    label = f'{{table="{_escaped(ledger.table)}",source="{_escaped(ledger.source)}"}}'
+    table, source = map(_format.label_value, (ledger.table, ledger.source))
+    label = f'{{table="{table}",source="{source}"}}'
     gauges = [
         (name, "bytes", f"{title} bytes of the heap", getattr(ledger, name))
         for name, title in PARTS.items()
@@ -136,10 +137,6 @@ def openmetrics(ledger: Ledger) -> str:
             lines.append(f"# UNIT spanwise_{name} {unit}")
         lines += [f"# HELP spanwise_{name} {text}", f"spanwise_{name}{label} {value}"]
     return "\n".join([*lines, "# EOF\n"])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 # --- threads --------------------------------------------------------------------------------------
