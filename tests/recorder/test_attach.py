@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from spanwise._lib import lib
 from spanwise.errors import ProgramError, UnsupportedError
 from spanwise.recordings import attached, programs
-from spanwise.recordings.attached import AttachOptions, parse_duration, record_running
+from spanwise.recordings.attached import AttachOptions, record_running
 
 from tests.recorder.tools import CC, Recorder
 
@@ -581,23 +581,3 @@ def test_an_output_that_the_program_cannot_write(recorder: Recorder, tmp_path: P
         server.end()
     finally:
         shared.unlink()
-
-
-def test_times() -> None:
-    given = ("60s", "500ms", "5m", "1h", "7", "1.5s")
-    assert [parse_duration(word) for word in given] == [60, 0.5, 300, 3600, 7, 1.5]
-    for word in ("", "0s", "-1s", "s", "1d", "1 2"):
-        with pytest.raises(sw.InvalidError):
-            parse_duration(word)
-
-
-def test_options_that_do_not_fit() -> None:
-    for words in (["--for", "1s", "--", "true"], ["--pid", "1", "--", "true"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "spanwise", "record", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 2
-        assert "--pid" in done.stderr

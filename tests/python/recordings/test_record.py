@@ -21,6 +21,7 @@ import pytest
 import spanwise as sw
 from spanwise.heap import handle
 from spanwise.recordings import finish, programs, recorder
+from spanwise.recordings.attached import parse_duration
 
 from tests.python.helpers import (
     compiled,
@@ -500,3 +501,26 @@ def test_the_second_ctrl_c_kills(tmp_path: Path, start: Start) -> None:
     assert lines[:2] == [f"ended after SIGINT; {KEPT}", "the program was ended by signal 9"]
     assert not (tmp_path / "clean").exists()
     assert sw.Recording.open(tmp_path / "a.swt").summary.allocs > 15_000
+
+
+# --- options of record --pid ----------------------------------------------------------------------
+
+
+def test_times() -> None:
+    given = ("60s", "500ms", "5m", "1h", "7", "1.5s")
+    assert [parse_duration(word) for word in given] == [60, 0.5, 300, 3600, 7, 1.5]
+    for word in ("", "0s", "-1s", "s", "1d", "1 2"):
+        with pytest.raises(sw.InvalidError):
+            parse_duration(word)
+
+
+def test_options_that_do_not_fit() -> None:
+    for words in (["--for", "1s", "--", "true"], ["--pid", "1", "--", "true"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "spanwise", "record", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "--pid" in done.stderr
