@@ -355,6 +355,7 @@ def processor() -> str:
 
 
 _DIFFERS = "stdout differs from that of the plain run"
+_VARIES = "so does a second plain run's: compare with --ignore-output (ignore_output=True)"
 
 # --- one round ------------------------------------------------------------------------------------
 
@@ -389,8 +390,28 @@ def run_round(round_: Round) -> list[dict[str, Any]]:
     """Do a round; return a row per run, failed ones with `error`."""
     order = list(round_.servers)
     random.Random(f"{round_.case.hash} {round_.number}").shuffle(order)
-    rows = {server: _row(round_, server) for server in order}
+    if round_.number == 0:
+        order.sort(key=lambda server: server.name != PLAIN)
+    rows: dict[Server, dict[str, Any]] = {}
+    for server in order:
+        rows[server] = _row(round_, server)
+        if round_.number == 0 and len(rows) > 1 and _varies(round_, order[0], rows, server):
+            error = f"{round_.case.argv[0]}: {_DIFFERS}; {_VARIES}"
+            return [rows[order[0]], *(round_.row(one, error) for one in order[1:])]
     return _compared(round_, [rows[server] for server in round_.servers])
+
+
+def _varies(
+    round_: Round, plain: Server, rows: Mapping[Server, dict[str, Any]], server: Server
+) -> bool:
+    """Whether the first output that differs shows that those of plain runs do, by another one."""
+    wanted = rows[plain]["output_sha256"]
+    if round_.ignore_output or plain.name != PLAIN or wanted is None:
+        return False
+    outputs = [row["output_sha256"] for row in rows.values()]
+    if rows[server]["output_sha256"] in (None, wanted) or set(outputs[:-1]) - {None, wanted}:
+        return False
+    return _row(round_, plain)["output_sha256"] not in (None, wanted)
 
 
 def _compared(round_: Round, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -398,10 +419,10 @@ def _compared(round_: Round, rows: list[dict[str, Any]]) -> list[dict[str, Any]]
     wanted = next((row["output_sha256"] for row in rows if row["allocator"] == PLAIN), None)
     if round_.ignore_output or wanted is None:
         return rows
-    error = (
-        f"{round_.case.argv[0]}: {_DIFFERS}; find out why, or ignore it with --ignore-output"
-        " (ignore_output=True) if it differs from run to run"
-    )
+    why = "find out why, or ignore it with --ignore-output if it differs from run to run"
+    if round_.number == 0:
+        why = "but a second plain run has the same: find out why"
+    error = f"{round_.case.argv[0]}: {_DIFFERS}; {why}"
     return [
         row if row["output_sha256"] in (None, wanted) else round_.row(server, error)
         for server, row in zip(round_.servers, rows, strict=True)

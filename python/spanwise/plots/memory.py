@@ -205,7 +205,7 @@ def _over_time(samples: AnyRows, ax: Axes) -> NDArray[Any]:
         scale, unit = time_scale_of(float(times[-1]), ax.xaxis)
         ax.set_xlabel(f"time of the recording, {unit}")
         places = times / scale
-    if len(places) > 1:
+    if len(places) > 1 and places[0] < places[-1]:
         ax.set_xlim(places[0], places[-1])
     return places
 

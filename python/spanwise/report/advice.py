@@ -202,7 +202,8 @@ def advise(
             ),
             key=lambda one: (-one.saves_bytes, one.kind),
         )
-        if facts.own_memory is not None and not {one.kind for one in kept} & _RUNS_SPANWISE:
+        is_known = facts.own_memory is not None or facts.as_recorded != ""
+        if is_known and not {one.kind for one in kept} & _RUNS_SPANWISE:
             kept = [one for one in kept if one.kind not in _NEEDS_SPANWISE]
         measured = real_runs(runs) if runs else ""
         has_peak = any((one.kind, one.certainty) == ("allocator", "simulated") for one in kept)

@@ -33,8 +33,8 @@ _BUILD_APART = (
     " before what is temporary, or in a process of its own."
 )
 _REDIS_DEFRAGMENTS = (
-    "Redis allocates them: a restart (after SAVE) packs them, and so does CONFIG SET activedefrag"
-    " yes where Redis was built with its own jemalloc"
+    "Redis allocates them: a restart (after SAVE) packs them; CONFIG SET activedefrag yes is"
+    " refused with the system's malloc"
 )
 
 # --- another allocator ----------------------------------------------------------------------------
@@ -461,9 +461,10 @@ def fitted_table(facts: AdviceFacts, fitted: OptimizeResult) -> Iterator[Advice]
             f"The table {fitted.table.name} saves {_format.size(fitted.saved_bytes)}"
             f" ({_format.share(fitted.saved_share, 1)}) of the resident bytes under {fitted.stock},"
             f" on {judged}.{less}",
-            "Build it: spanwise optimize FILE.swt -o TABLE.json, then spanwise build --table"
-            " TABLE.json -o DIR. Real runs may differ by more than it saves: compare them with"
-            " spanwise bench --allocator plain --allocator DIR/lib/libspanwise-malloc.so.",
+            f"Build it: spanwise optimize {shlex.quote(facts.recording.name)} -o TABLE.json, then"
+            " spanwise build --table TABLE.json -o DIR. Real runs may differ by more than it saves:"
+            " compare them with spanwise bench --allocator plain --allocator"
+            " DIR/lib/libspanwise-malloc.so.",
             facts.under,
         )
 

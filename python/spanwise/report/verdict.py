@@ -80,8 +80,9 @@ def nothing(facts: AdviceFacts) -> str:
         return f"There is nothing to change in malloc, which has {share} of the private memory."
     if facts.as_recorded:
         return (
-            f"Nothing that helps in normal runs was found in a recording with {facts.as_recorded}."
-            " To need less, keep fewer or smaller objects, first those named above."
+            f"In a recording with {facts.as_recorded} no change of malloc was found that helps"
+            " normal runs, which use another allocator. To need less, keep fewer or smaller"
+            " objects, first those named above."
         )
     if memory is not None and 0 <= facts.own_wasted < _LITTLE * memory.malloc_bytes:
         return (
@@ -164,7 +165,8 @@ def _cause(facts: AdviceFacts) -> str:
     if rounding == 0:
         return ""
     part = "nearly all" if rounding >= _NEARLY * facts.own_wasted else _format.size(rounding)
-    return f", {part} of it headers and rounding"
+    rest = ", the rest free memory that glibc keeps" if 2 * rounding < facts.own_wasted else ""
+    return f", {part} of it headers and rounding{rest}"
 
 
 def _share(facts: AdviceFacts, memory: ProcessMemory) -> str:
