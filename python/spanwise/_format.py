@@ -58,7 +58,7 @@ def clipped(text: str) -> str:
 
 _PLURALS = {
     "child": "children",
-    "program before exec": "programs before exec",
+    "program after exec": "programs after exec",
     "class": "classes",
     "process": "processes",
 }

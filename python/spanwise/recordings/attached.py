@@ -102,7 +102,9 @@ def record_running(
             _Window(target, areas, given, library).record(folder, heard, options.seconds)
         from spanwise.recordings.finish import finish_all  # noqa: PLC0415  loaded by now
 
-        others, unordered = finish_all(folder, areas, raw, output, force=options.force)
+        others, unordered = finish_all(
+            folder, areas, raw, output, children=False, force=options.force
+        )
         stopped_by = next((number for number in heard if number != signal.SIGINT), 0)
         wants_lines = bool(options.python_sites)
         return RecordResult(output, others, 0, stopped_by, unordered, wants_lines, between)

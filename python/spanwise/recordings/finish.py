@@ -16,14 +16,20 @@ from spanwise.results.jobs import progress_bar
 
 
 def finish_all(
-    folder: Path, areas: Path, raw: Path, output: Path, *, force: bool
+    folder: Path, areas: Path, raw: Path, output: Path, *, children: bool, force: bool
 ) -> tuple[tuple[Path, ...], str]:
-    """Orders all raw recordings and moves them to their final paths."""
+    """Orders all raw recordings and moves them to their final paths.
+
+    Without children, the recording is of the program that the process became by exec; those of
+    earlier ones, such as the shell of a wrapper script, are dropped.
+    """
     unordered = ""
     finished = {raw: output}
     stem = output.name.removesuffix(".swt")
     for child in sorted(folder.glob("*.swt")):
-        if child != raw and child.name.startswith(stem + "."):
+        if child == raw or not child.name.startswith(stem + "."):
+            continue
+        if children or _pid_of(child) != _pid_of(raw):
             finished[child] = output.with_name(child.name)
     for path in finished:
         try:

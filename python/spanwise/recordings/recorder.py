@@ -183,7 +183,7 @@ class RecordResult:
         line = f"{self.path}: {', '.join(parts)}"
         children = [one for one in others if one.info["pid"] != first.info["pid"]]
         images = [one for one in others if one.info["pid"] == first.info["pid"]]
-        for group, noun in ((images, "program before exec"), (children, "child")):
+        for group, noun in ((images, "program after exec"), (children, "child")):
             events = _format.plural(sum(one.events for one in group), "event")
             line += f"; {_format.plural(len(group), noun)} recorded ({events})" if group else ""
         if own.children_unrecorded:
@@ -278,9 +278,9 @@ def record(
     Args:
         argv: program and arguments; it inherits the output streams.
         output: the recording; None: a file in the temporary directory, which is removed when this
-            process exits. The part of a process before it calls exec goes to STEM.PID.swt
-            next to it.
-        children: also record child processes, to STEM.PID.swt next to output.
+            process exits.
+        children: also record child processes, and each program that replaces a process by exec,
+            to STEM.PID.swt next to output. Otherwise the output is of the last such program.
         stacks: return addresses or lines of Python per call, 0 to 128; None: 16 addresses, 40
             lines; 0: no call sites, which is fastest.
         keep_pymalloc: let CPython use its own allocator. By default it runs with
@@ -419,7 +419,9 @@ def _run(
                 )
             from spanwise.recordings.finish import finish_all  # noqa: PLC0415  loaded by now
 
-            others, unordered = finish_all(folder, areas, raw, output, force=options.force)
+            others, unordered = finish_all(
+                folder, areas, raw, output, children=options.children, force=options.force
+            )
         return RecordResult(
             output,
             others,

@@ -142,15 +142,18 @@ def test_children(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_force_removes_the_recordings_of_an_earlier_runs_children(tmp_path: Path) -> None:
-    """And of its images before exec; not other files, whatever they are called."""
+    """And of programs after exec; not other files, whatever they are called."""
     output = tmp_path / "r.swt"
     words = ["/bin/sh", "-c", "/bin/ls / >/dev/null; exec /bin/ls / >/dev/null"]
     first = sw.record(words, output, children=True)
     assert isinstance(first, sw.RecordingSet) and len(first) == 3
     earlier = {Path(str(one.path)) for one in first} - {output}
-    image = sw.record(words, tmp_path / "image.swt")
-    (before_exec,) = tmp_path.glob("image.*.swt")
-    before_exec.rename(tmp_path / f"r.{image.info['pid']}.2.swt")
+    images = sw.record(words, tmp_path / "image.swt", children=True)
+    assert isinstance(images, sw.RecordingSet)
+    pid = images[0].info["pid"]
+    (tmp_path / f"image.{pid}.swt").rename(tmp_path / f"r.{pid}.2.swt")
+    for child in tmp_path.glob("image.*.swt"):
+        child.unlink()
     kept = {tmp_path / f"r.{name}.swt" for name in ("2024", "1.2.3", "x1", "3")}
     for path in kept:
         shutil.copy(output, path)
@@ -168,6 +171,16 @@ def test_force_removes_the_recordings_of_an_earlier_runs_children(tmp_path: Path
     assert Path(sw.Recording.open(child).program).name == "ls"
     again = sw.record(["/bin/true"], output, force=True)
     assert set(tmp_path.glob("*.swt")) == kept | {Path(str(again.path))}
+
+
+def test_what_a_process_was_before_exec_is_recorded_with_its_children_only(tmp_path: Path) -> None:
+    words = ["/bin/sh", "-c", "echo begun; exec /bin/ls /"]
+    only = sw.record(words, tmp_path / "a.swt")
+    assert Path(only.program).name == "ls"
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.swt"]
+    both = sw.record(words, tmp_path / "b.swt", children=True)
+    assert isinstance(both, sw.RecordingSet)
+    assert [Path(one.program).name for one in both] == ["sh", "ls"]
 
 
 @needs_python_malloc()
