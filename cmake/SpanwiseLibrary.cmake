@@ -146,6 +146,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
     src/inspect/verify.c src/inspect/audit_lists.c src/inspect/map.c src/inspect/ledger.c src/page/space.c
     src/page/purge.c src/heap/cache.c src/heap/registry.c src/heap/trim.c src/heap/heap.c src/heap/checks.c
     src/heap/thread.c src/ds/handle.c src/os/linux/fault.c src/os/linux/descriptors.c src/os/linux/memory.c
+    src/os/linux/modules.c src/os/linux/copy.c
     PROPERTIES COMPILE_OPTIONS -Os)
   set_source_files_properties(
     src/preload/report.c src/preload/options.c

@@ -83,5 +83,7 @@ void sw_os_data_visit(const sw_os_data *data, const sw_os_context *thread, void 
 
 /* Copies words from any address, which is aligned to 8; returns how many bytes could be read. */
 size_t sw_os_copy_words(void *to, uintptr_t from, size_t bytes);
+/* Copies words that can be read. */
+void sw_os_copy_direct(uintptr_t *to, uintptr_t from, size_t words);
 
 #endif

@@ -83,8 +83,11 @@ const char *record_file_check(const record_file *file) {
 const char *record_modules_check(const record_modules *modules) {
     return SW_RULE(__atomic_load_n(&modules->busy, __ATOMIC_RELAXED) <= 1)
                ?: SW_RULE(modules->seen_count <= RECORD_SEEN_MAX)
+               ?: SW_RULE(modules->whole <= modules->entries.used)
+               ?: SW_RULE((modules->buffer == NULL) == (modules->entries.data == NULL))
                ?: SW_RULE((modules->buffer == NULL) == (modules->seen == NULL))
-               ?: SW_RULE((modules->buffer == NULL) == (modules->arguments == NULL));
+               ?: SW_RULE((modules->buffer == NULL) == (modules->arguments == NULL))
+               ?: swt_buffer_check(&modules->entries);
 }
 
 const char *record_rss_check(const record_rss *rss) {

@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "os/os.h"
+#include "os/scan.h"
 #include "os/unwind.h"
 #include "recorder/file.h"
 #include "recorder/memory.h"
@@ -21,6 +22,7 @@
 
 enum {
     BUFFER_BYTES = 256 * 1024,
+    MODULES_BYTES = 512 * 1024,
     ARGUMENTS_BYTES = 64 * 1024, /* of the command line; the rest is cut off */
 };
 
@@ -29,16 +31,20 @@ static uint64_t unrecorded, recorded; /* child processes */
 
 bool record_meta_init(void) {
     if (meta.buffer != NULL) { /* an earlier window */
-        record_meta_after_fork();
+        meta.busy = meta.seen_count = 0;
+        meta.generation = 0;
+        meta.entries.used = meta.whole = 0;
+        meta.inherited = false;
         unrecorded = recorded = 0;
         return true;
     }
-    uint8_t *memory =
-        record_map(BUFFER_BYTES + ARGUMENTS_BYTES + RECORD_SEEN_MAX * sizeof(uint64_t));
+    uint8_t *memory = record_map(BUFFER_BYTES + MODULES_BYTES + ARGUMENTS_BYTES +
+                                 RECORD_SEEN_MAX * sizeof(uint64_t));
     if (memory == NULL) return false;
     meta.buffer = memory;
-    meta.arguments = memory + BUFFER_BYTES;
-    meta.seen = (uint64_t *)(void *)(memory + BUFFER_BYTES + ARGUMENTS_BYTES);
+    meta.entries = (swt_buffer){.data = memory + BUFFER_BYTES, .capacity = MODULES_BYTES};
+    meta.arguments = meta.entries.data + MODULES_BYTES;
+    meta.seen = (uint64_t *)(void *)(meta.arguments + ARGUMENTS_BYTES);
     return true;
 }
 
@@ -130,18 +136,44 @@ static bool was_seen(uint64_t key) {
     return false;
 }
 
-/* Adds one module to the buffer. The loader names the program itself ""; the file gets its path
+/* Adds one module to the entries. The loader names the program itself ""; the file gets its path
  * instead. */
 static bool put_module(const sw_os_module *module, void *arg) {
-    swt_buffer *buffer = arg;
+    (void)arg;
     uint64_t key = module_key(module);
     if (meta.seen_count == RECORD_SEEN_MAX || was_seen(key)) return true;
     const char *path = module->path[0] != '\0' ? module->path : own_path();
-    if (!swt_put_module(buffer, module->start, module->end, module->bias, path, module->build_id,
-                        module->build_id_bytes))
+    if (!swt_put_module(&meta.entries, module->start, module->end, module->bias, path,
+                        module->build_id, module->build_id_bytes))
         return false;
+    meta.whole = meta.entries.used;
     meta.seen[meta.seen_count++] = key;
     return true;
+}
+
+static bool put_entries_from(size_t start) {
+    swt_buffer block = {.data = meta.entries.data + start,
+                        .used = meta.entries.used - start,
+                        .capacity = meta.entries.capacity - start};
+    return block.used == 0 || record_file_put(SWT_BLOCK_MODULES, &block);
+}
+
+/* Writes what the loader has loaded since `generation`, or at all. */
+static void put_new_modules(void) {
+    uint64_t generation = sw_os_modules_generation();
+    if (generation == 0 || generation == __atomic_load_n(&meta.generation, __ATOMIC_RELAXED))
+        return;
+    uint64_t version = sw_os_data_version();
+    size_t start = meta.entries.used;
+    bool whole = sw_os_each_module(put_module, NULL);
+    if (!put_entries_from(start) || !whole) return;
+    __atomic_store_n(&meta.generation, generation, __ATOMIC_RELAXED);
+    __atomic_store_n(&meta.version, version, __ATOMIC_RELAXED);
+}
+
+bool record_modules_are_known(void) {
+    return record_option.stacks == 0 ||
+           __atomic_load_n(&meta.version, __ATOMIC_RELAXED) == sw_os_data_version();
 }
 
 /* Modules are needed only to symbolise call sites. This function never waits for another thread in
@@ -149,21 +181,17 @@ static bool put_module(const sw_os_module *module, void *arg) {
  * inside dlopen. */
 void record_modules_flush(void) {
     if (record_option.stacks == 0 || (record_gate & RECORD_STOPPED) != 0) return;
-    uint64_t generation = sw_os_modules_generation();
-    if (generation == 0 || generation == __atomic_load_n(&meta.generation, __ATOMIC_RELAXED))
-        return;
     if (__atomic_exchange_n(&meta.busy, 1, __ATOMIC_ACQUIRE) != 0) return;
     sw_check2(record_modules_check(&meta));
-    swt_buffer buffer = {.data = meta.buffer, .capacity = BUFFER_BYTES};
-    if (sw_os_each_module(put_module, &buffer) && record_file_put(SWT_BLOCK_MODULES, &buffer))
-        __atomic_store_n(&meta.generation, generation, __ATOMIC_RELAXED);
+    if (meta.inherited) meta.inherited = !put_entries_from(0);
+    put_new_modules();
     __atomic_store_n(&meta.busy, 0, __ATOMIC_RELEASE);
 }
 
 void record_meta_after_fork(void) {
     meta.busy = 0;
-    meta.seen_count = 0;
-    meta.generation = 0;
+    meta.entries.used = meta.whole;
+    meta.inherited = true;
 }
 
 /* --- child processes -------------------------------------------------------------------------- */

@@ -252,6 +252,15 @@ static void choose_role(void) {
     }
 }
 
+/* The modules are written now, because the child may be unable to ask the loader for them. */
+static void before_fork(void) {
+    record_threads_before_fork();
+    if (!record_option.children || !may_finish() || record_modules_are_known()) return;
+    uint32_t before = record_own_call_begin();
+    record_modules_flush();
+    record_own_call_end(before);
+}
+
 /* Runs in a fork child. If a fork handler of another library has called malloc before, that call
  * has detected the copy, and the child may already have its own file. */
 static void fork_handler(void) {
@@ -281,7 +290,7 @@ static void start(void *(*find)(const char *name)) {
     }
     choose_role();
     static bool has_handlers; /* from an earlier window */
-    if (!has_handlers) has_handlers = sw_os_at_fork(record_threads_before_fork, NULL, fork_handler);
+    if (!has_handlers) has_handlers = sw_os_at_fork(before_fork, NULL, fork_handler);
 }
 
 sw_cold void record_start(void) {

@@ -5,7 +5,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -113,6 +115,42 @@ static int do_raw_fork(long n) {
     if (wait_for(pid) != 7 << 8) return 1;
     churn(10, 1001);
     return 0;
+}
+
+/* A thread holds the lock of the loader during each fork, as one inside dlopen does. */
+static uint32_t holds, done;
+
+static int hold(struct dl_phdr_info *info, size_t size, void *arg) {
+    (void)info, (void)size, (void)arg;
+    __atomic_store_n(&holds, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) sched_yield();
+    return 1;
+}
+
+static void *hold_lock(void *arg) {
+    dl_iterate_phdr(hold, arg);
+    return NULL;
+}
+
+static int do_fork_in_dlopen(long n) {
+    pthread_t thread;
+    churn(10, 1001);
+    if (pthread_create(&thread, NULL, hold_lock, NULL) != 0) return 1;
+    while (!__atomic_load_n(&holds, __ATOMIC_ACQUIRE)) sched_yield();
+    long ended = 0;
+    for (long i = 0; i < n; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            alarm(20);
+            churn(20, 2002);
+            _exit(7);
+        }
+        ended += wait_for(pid) == 7 << 8;
+    }
+    __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    churn(10, 1001);
+    return ended != n;
 }
 
 /* --- ends ------------------------------------------------------------------------------------- */
@@ -343,6 +381,7 @@ static const mode modes[] = {
     {"fork_exec", do_fork_exec},
     {"exec", do_exec},
     {"raw_fork", do_raw_fork},
+    {"fork_in_dlopen", do_fork_in_dlopen},
     {"abort", do_abort},
     {"kill", do_kill},
     {"exit_busy", do_exit_busy},

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import spanwise as sw
 
 from tests.recorder.tools import ATEXIT_BLOCKS, Recorder, Run, assert_consistent, lifecycle
 
@@ -62,6 +63,18 @@ def test_children_are_recorded(
         assert name == f"out.{summary['pid']}.swt"
         assert each in {0, int(summary["allocs"])}
     assert run.leftovers == []
+
+
+def test_a_child_does_not_wait_for_the_loader(recorder: Recorder, tmp_path: Path) -> None:
+    """It was forked while another thread had the loader's lock, which the child never gets."""
+    run = lifecycle(recorder, tmp_path, "fork_in_dlopen", 3, CHILDREN="1", STACKS="8")
+    assert run.process.returncode == 0
+    children = [name for name in run.recordings if name != "out.swt"]
+    assert len(children) == 3
+    for name in children:
+        assert run.number("allocs", name) == 20
+        (site,) = sw.Recording.open(tmp_path / name).sites
+        assert "lifecycle" in site.frames[0]
 
 
 def test_exec_takes_the_file_over(recorder: Recorder, tmp_path: Path) -> None:

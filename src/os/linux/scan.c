@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that may hold pointers (os/scan.h): copies of it, data of modules, stacks and registers.
- */
+/* Memory that may hold pointers (os/scan.h): data of modules, stacks and registers. */
 #define _GNU_SOURCE
 
 #include <dlfcn.h>
@@ -12,36 +11,12 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "os/linux/modules.h"
 #include "os/os.h"
 #include "os/scan.h"
-
-/* --- copies ----------------------------------------------------------------------------------- */
-
-/* Copies words that can be read. */
-static sw_unchecked void sw_os_copy_direct(uintptr_t *to, uintptr_t from, size_t words) {
-    const volatile uintptr_t *at = (const volatile uintptr_t *)from;
-    for (size_t i = 0; i < words; i++) to[i] = at[i];
-}
-
-/* The system copies up to the first page that cannot be read. If it refuses the call, as a filter
- * of system calls may, the words are read directly. */
-size_t sw_os_copy_words(void *to, uintptr_t from, size_t bytes) {
-    struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
-    int saved = errno;
-    long copied = syscall(SYS_process_vm_readv, getpid(), &local, 1ul, &remote, 1ul, 0ul);
-    bool refused = copied < 0 && errno != EFAULT;
-    errno = saved;
-    if (refused) {
-        sw_os_copy_direct(to, from, bytes / sizeof(uintptr_t));
-        return bytes;
-    }
-    return copied < 0 ? 0 : (size_t)copied / sizeof(uintptr_t) * sizeof(uintptr_t);
-}
 
 /* --- writable data ---------------------------------------------------------------------------- */
 
@@ -160,25 +135,6 @@ static bool sw_os_tls_begin(uintptr_t thread_pointer) {
     find_static_tls();
     if (!w.failed) sw_os_visit_modules(check_block, &w);
     return !w.failed;
-}
-
-/* --- versions --------------------------------------------------------------------------------- */
-
-/* The loader's list for debuggers is read without its lock, so it may change meanwhile; then the
- * result is any number. */
-uint64_t sw_os_data_version(void) {
-    uint64_t version = 0;
-#if defined(__GLIBC__)
-    enum { MODULES_MAX = 1 << 16 };
-    struct link_map map;
-    uintptr_t at = (uintptr_t)_r_debug.r_map;
-    for (int i = 0; i < MODULES_MAX && at != 0; i++) {
-        if (sw_os_copy_words(&map, at, sizeof map) != sizeof map) break;
-        version = (version ^ map.l_addr ^ (uintptr_t)map.l_ld) * UINT64_C(0x9E3779B97F4A7C15) + at;
-        at = (uintptr_t)map.l_next;
-    }
-#endif
-    return version;
 }
 
 /* --- stacks and registers --------------------------------------------------------------------- */
