@@ -177,12 +177,30 @@ def add_hide_frames_option(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
     )
+    add_option(
+        parser,
+        "--symbols DIR",
+        "look for modules in DIR, too: a root file system, such as /proc/PID/root or an unpacked"
+        " container image, or debug files; may be repeated",
+        action="append",
+        default=[],
+    )
+    add_option(
+        parser,
+        "--debuginfod",
+        "fetch debug information that is not here from the servers in DEBUGINFOD_URLS",
+    )
 
 
 def names_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of `add_names_options` as arguments of `LiveSites.named`."""
-    from spanwise.recordings.names import Folding  # noqa: PLC0415  loaded by few commands
+    """Return the options of `add_names_options` as arguments of `LiveSites.named`.
 
+    Those of `symbol_files` become environment variables, which processes of workers inherit.
+    """
+    from spanwise.recordings.names import Folding  # noqa: PLC0415  loaded by few commands
+    from spanwise.recordings.symbol_files import look_in  # noqa: PLC0415
+
+    look_in(options.symbols, options.debuginfod)
     full_stacks = getattr(options, "full_stacks", False)
     return asdict(Folding(full_stacks, tuple(options.hide_frames)))
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
@@ -15,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from spanwise.errors import InvalidError
 from spanwise.recordings.elf import ElfError, ElfFile, Functions
 from spanwise.recordings.sources import Module
+from spanwise.recordings.symbol_files import fetched, symbol_files
 
 # --- frames in a recording ------------------------------------------------------------------------
 #
@@ -90,11 +90,10 @@ def short_line(frame: str) -> str | None:
 # --- names from symbols and debug information -----------------------------------------------------
 #
 # Functions come from a symbol table, by address and size: the module's own unless it is stripped,
-# that of a debug package or of debuginfod's cache (nothing is fetched), or else the dynamic one.
+# that of a file elsewhere (symbol_files.py), or else the dynamic one.
 # Lines and inlined calls come from llvm-symbolizer (five times as fast) or addr2line if there is
 # debug information. A frame without a name has the reason instead.
 
-DEBUG_ROOT = Path("/usr/lib/debug")
 _TOOLS = (("llvm-symbolizer", "--output-style=GNU", "--no-demangle"), ("addr2line",))
 _SECONDS = 120
 _DEMANGLER = "c++filt"  # knows all manglings of Rust, which llvm-symbolizer does not
@@ -119,8 +118,8 @@ def name_frames(frames: Iterable[str], build_ids: Mapping[str, str]) -> dict[str
         by_module.setdefault(path, {})[frame] = max(int(offset, 16) - 1, 0)
     for path, offsets in by_module.items():
         build_id = build_ids.get(path, "")
-        files = (Path(path), *debug_files(build_id))
-        module = _module(path, build_id, tuple(map(_stamp, files)), _line_tool())
+        files = tuple(symbol_files(path, build_id))
+        module = _module(path, build_id, files, tuple(map(_stamp, files)), _line_tool())
         found.update(module.names(offsets))
     return found
 
@@ -163,19 +162,6 @@ def build_ids_of(modules: Iterable[Module]) -> dict[str, str]:
     return {module.path: module.build_id for module in modules}
 
 
-def debug_files(build_id: str) -> list[Path]:
-    """Return possible paths of a module's separate debug information."""
-    if len(build_id) < 4:
-        return []
-    cache = os.environ.get("DEBUGINFOD_CACHE_PATH")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    stored = Path(cache) if cache else home / "debuginfod_client"
-    return [
-        DEBUG_ROOT / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug",
-        stored / build_id / "debuginfo",
-    ]
-
-
 def _stamp(path: Path) -> tuple[int, int]:
     """Return size and time of a file, which change when it is replaced; zeros without a file."""
     try:
@@ -197,9 +183,12 @@ class _NamedModule:
     It caches lines, because a report needs those of a frame several times.
     """
 
-    def __init__(self, path: str, build_id: str, tool: tuple[str, ...]) -> None:
+    def __init__(
+        self, path: str, build_id: str, places: Sequence[Path], tool: tuple[str, ...]
+    ) -> None:
         self._path = path
         self._build_id = build_id
+        self._places = places
         self._tool = tool
         self._asked: set[int] = set()
         self._known: dict[int, list[tuple[str, str]]] = {}
@@ -208,12 +197,18 @@ class _NamedModule:
 
     @cached_property
     def _files(self) -> list[tuple[Path, ElfFile]]:
-        """The module and the file with its debug information, if they exist."""
-        found = []
-        for path in (Path(self._path), *debug_files(self._build_id)):
+        """The module and the files with its debug information, as far as they exist."""
+        found = list(self._existing(self._places))
+        if not any(_has_lines(file) for _, file in found):
+            place = fetched(self._build_id, self._base)
+            found += self._existing([place] if place else [])
+        return found
+
+    def _existing(self, places: Iterable[Path]) -> Iterator[tuple[Path, ElfFile]]:
+        for path in places:
             try:
                 file = ElfFile(path)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except (ElfError, OSError) as error:
                 self.trouble = str(error) if isinstance(error, ElfError) else "cannot be read"
@@ -221,8 +216,7 @@ class _NamedModule:
             if self._build_id and file.build_id != self._build_id:
                 self.trouble = "the file there is a different one"
                 continue
-            found.append((path, file))
-        return found
+            yield path, file
 
     @cached_property
     def _functions(self) -> Functions | None:
@@ -275,10 +269,14 @@ class _NamedModule:
 
 @lru_cache(maxsize=256)
 def _module(
-    path: str, build_id: str, stamps: tuple[tuple[int, int], ...], tool: tuple[str, ...]
+    path: str,
+    build_id: str,
+    places: tuple[Path, ...],
+    stamps: tuple[tuple[int, int], ...],
+    tool: tuple[str, ...],
 ) -> _NamedModule:
     """Return the module at a path, cached until one of its files changes."""
-    return _NamedModule(path, build_id, tool)
+    return _NamedModule(path, build_id, places, tool)
 
 
 def _has_lines(file: ElfFile) -> bool:

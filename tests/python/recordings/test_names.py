@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import spanwise as sw
-from spanwise.recordings import names
+from spanwise.recordings import names, symbol_files
 from spanwise.recordings.elf import ElfFile
 from spanwise.recordings.names import name_frames
 
@@ -106,7 +111,7 @@ def test_debug_files_that_are_installed(
     stripped = copy(program, f"for-{stored}", "--strip-all")
     known = ElfFile(program).build_id
     assert known in tool("readelf", "-n", program)
-    monkeypatch.setattr(names, "DEBUG_ROOT", tmp_path)
+    monkeypatch.setattr(symbol_files, "DEBUG_ROOT", tmp_path)
     monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
     where = {
         "packages": tmp_path / ".build-id" / known[:2] / f"{known[2:]}.debug",
@@ -188,3 +193,95 @@ def test_a_program_of_go_has_other_ways(tmp_path: Path) -> None:
     tool("objcopy", "--add-section", f".go.buildinfo={program}.c", program)
     with pytest.raises(sw.SpanwiseError, match="of a Go program, convert a heap profile"):
         sw.record([program], tmp_path / "a.swt")
+
+
+# --- files elsewhere ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def moved(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a program was that is now below tmp_path / "root", as in a container's file system."""
+    was = tmp_path / "gone/app/named"
+    now = tmp_path / "root" / was.relative_to("/")
+    now.parent.mkdir(parents=True)
+    shutil.copy(program, now)
+    monkeypatch.setenv(symbol_files.FOLDERS, "")
+    monkeypatch.setenv(symbol_files.FETCH, "")
+    return was
+
+
+@pytest.mark.parametrize("layout", ["root", "names", "build ids", "debug packages"])
+def test_symbols_in_a_folder(
+    moved: Path, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = tmp_path / "root" / moved.relative_to("/")
+    known = ElfFile(now).build_id
+    by_id = Path(".build-id", known[:2], f"{known[2:]}.debug")
+    place, folder = {
+        "root": (now, tmp_path / "root"),
+        "names": (now, now.parent),
+        "build ids": (tmp_path / "ids" / by_id, tmp_path / "ids"),
+        "debug packages": (tmp_path / "image/usr/lib/debug" / by_id, tmp_path / "image"),
+    }[layout]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place != now:
+        shutil.copy(now, place)
+    hidden = start_of(now, "hidden")
+    assert name_at(moved, hidden, known).endswith("(the file is not there)")
+    symbol_files.look_in([str(folder)], fetch=False)
+    assert name_at(moved, hidden, known) == "hidden (named.c:2)"
+    other = name_at(moved, hidden, "00" * 20)
+    looked_at = layout in {"root", "names"}  # the others have the build id in their paths
+    why = "the file there is a different one" if looked_at else "the file is not there"
+    assert other.endswith(f"({why})")
+
+
+def test_the_option_for_folders(moved: Path, program: Path, tmp_path: Path) -> None:
+    moved.parent.mkdir(parents=True)
+    shutil.copy(program, moved)
+    sw.record([moved], tmp_path / "named.swt", stacks=3)
+    moved.unlink()
+    words = [sys.executable, "-m", "spanwise", "ledger", str(tmp_path / "named.swt"), "--sites"]
+    assert "hidden (named.c:3)" not in tool(*words)
+    assert "hidden (named.c:3)" in tool(*words, "--symbols", tmp_path / "root")
+
+
+def test_symbols_that_are_fetched(
+    moved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which("debuginfod-find") is None:
+        pytest.skip("debuginfod is not installed")
+    now = tmp_path / "root" / moved.relative_to("/")
+    known, hidden = ElfFile(now).build_id, start_of(now, "hidden")
+    served = tmp_path / "served/buildid" / known / "debuginfo"
+    served.parent.mkdir(parents=True)
+    tool("objcopy", "--only-keep-debug", now, served)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        monkeypatch.setenv("DEBUGINFOD_URLS", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+        assert name_at(moved, hidden, known).endswith("(the file is not there)")
+        assert not (tmp_path / "cache").exists()
+        symbol_files.look_in([], fetch=True)
+        names._module.cache_clear()
+        assert name_at(moved, hidden, known) == "hidden (named.c:2)"
+        assert name_at(moved, hidden, "00" * 20).endswith("(the file is not there)")
+        server.shutdown()
+    assert capfd.readouterr().err.count("spanwise: fetching the symbols of named\n") == 2
+
+
+def test_folders_and_servers_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(sw.InvalidError, match="gone: there is no such folder"):
+        symbol_files.look_in([str(tmp_path / "gone")], fetch=False)
+    monkeypatch.delenv("DEBUGINFOD_URLS", raising=False)
+    finder = tmp_path / "debuginfod-find"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(sw.InvalidError, match="debuginfod-find is not installed; apt-get"):
+        symbol_files.look_in([], fetch=True)
+    finder.write_text("#!/bin/sh\n", "utf-8")
+    finder.chmod(0o755)
+    with pytest.raises(sw.InvalidError, match="DEBUGINFOD_URLS is not set"):
+        symbol_files.look_in([], fetch=True)
