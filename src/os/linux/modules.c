@@ -4,6 +4,9 @@
 
 #include <pthread.h>
 #include <sched.h>
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 32)
+#include <sys/single_threaded.h>
+#endif
 
 #include "base/base.h"
 #include "os/os.h"
@@ -26,10 +29,19 @@ uint64_t sw_os_data_version(void) {
     return version;
 }
 
-/* In a fork child, until its list of modules changes, the loader's lock may be held by a thread of
+/* In the child of a process with threads, until its list of modules changes, the loader's lock may be held by a thread of
  * the parent that was in dlopen. A change shows that the child has had the lock itself. */
 static bool lock_unknown; /* atomic */
+static bool had_threads;  /* the process, before the fork */
 static uint64_t version_at_fork;
+
+static bool has_threads(void) {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 32)
+    return __libc_single_threaded == 0;
+#else
+    return true;
+#endif
+}
 
 static bool is_lock_unknown(void) {
     if (sw_likely(!__atomic_load_n(&lock_unknown, __ATOMIC_RELAXED))) return false;
@@ -67,6 +79,7 @@ static void before_fork(void) {
         none = NULL;
         (void)sched_yield();
     }
+    had_threads = has_threads();
     while (__atomic_load_n(&walkers, __ATOMIC_SEQ_CST) != 0) (void)sched_yield();
 }
 
@@ -75,8 +88,10 @@ static void after_fork_in_parent(void) { __atomic_store_n(&forking, NULL, __ATOM
 /* Threads that counted themselves to find a fork under way are not in the child. */
 static void after_fork_in_child(void) {
     __atomic_store_n(&walkers, 0, __ATOMIC_RELAXED);
-    version_at_fork = sw_os_data_version();
-    __atomic_store_n(&lock_unknown, true, __ATOMIC_RELAXED);
+    if (had_threads) {
+        version_at_fork = sw_os_data_version();
+        __atomic_store_n(&lock_unknown, true, __ATOMIC_RELAXED);
+    }
     after_fork_in_parent();
 }
 

@@ -12,7 +12,7 @@
 typedef int sw_os_module_fn(struct dl_phdr_info *info, size_t size, void *arg);
 
 /* Does what dl_iterate_phdr does. False: nothing was visited, because another thread is forking, or
- * because this is a fork child whose loader's lock a thread of the parent may have held. */
+ * because this is a fork child, and a thread of its parent may have held the loader's lock. */
 bool sw_os_try_visit_modules(sw_os_module_fn *visit, void *arg);
 
 /* Waits for the end of the fork first, and in a fork child for the loader's lock. Do not call it from malloc, because the calling thread may be
