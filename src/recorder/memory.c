@@ -40,9 +40,10 @@ static struct {
     uint64_t at_ns;    /* of the highest reading, since start_ns */
     record_resident most;
     uint64_t latest_malloc_bytes, latest_other_bytes;
-    uint64_t spent_ns;         /* by readings of the parts */
-    uint64_t clock_ns, cpu_ns; /* atomic; both clocks at the latest reading of the RSS */
-    record_pause *pause;       /* that the reading under way is for; NULL: none */
+    uint64_t spent_ns; /* by readings of the parts */
+    uint64_t clock_ns,
+        work_ns;         /* atomic; the time, and work_ns, at the latest reading of the RSS */
+    record_pause *pause; /* that the reading under way is for; NULL: none */
     char text[TEXT_BYTES];
 } reading;
 
@@ -192,17 +193,24 @@ static uint64_t hexadecimal(const char **at) {
     }
 }
 
-/* The resident bytes of the process now; 0: not known. */
-static uint64_t rss_now(void) {
+/* The second number of a file of one line; 0: not known. */
+static uint64_t second_of(const char *path) {
     char text[128];
-    int fd = open_proc("/proc/self/statm");
+    int fd = open_proc(path);
     if (fd < 0) return 0;
     long n = syscall(SYS_read, fd, text, sizeof text - 1);
     (void)syscall(SYS_close, fd);
     text[n > 0 ? n : 0] = '\0';
     const char *second = strchr(text, ' ');
-    return second == NULL ? 0 : decimal(second) * sw_os_page_bytes();
+    return second == NULL ? 0 : decimal(second);
 }
+
+/* The resident bytes of the process now; 0: not known. */
+static uint64_t rss_now(void) { return second_of("/proc/self/statm") * sw_os_page_bytes(); }
+
+/* How long the process has had work: its CPU time, and how long its first thread waited for a
+ * processor. */
+static uint64_t work_ns(void) { return sw_os_cpu_ns() + second_of("/proc/self/schedstat"); }
 
 /* One mapping of /proc/self/smaps. */
 typedef struct mapping {
@@ -363,7 +371,7 @@ static void note_most(uint64_t rss, uint64_t ns) {
 
 static void note_clocks(void) {
     __atomic_store_n(&reading.clock_ns, sw_os_now_ns(), __ATOMIC_RELAXED);
-    __atomic_store_n(&reading.cpu_ns, sw_os_cpu_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&reading.work_ns, work_ns(), __ATOMIC_RELAXED);
 }
 
 bool record_memory_begin(bool last) {
@@ -395,8 +403,8 @@ void record_memory_end(void) {
 /* Before the pause, since the latest reading of the RSS, each thread may have used a processor. */
 bool record_memory_was_idle(uint64_t pause_ns, uint64_t threads) {
     uint64_t clock = __atomic_load_n(&reading.clock_ns, __ATOMIC_RELAXED);
-    uint64_t cpu = __atomic_load_n(&reading.cpu_ns, __ATOMIC_RELAXED);
-    uint64_t passed = sw_os_now_ns() - clock, used = sw_os_cpu_ns() - cpu;
+    uint64_t work = __atomic_load_n(&reading.work_ns, __ATOMIC_RELAXED);
+    uint64_t passed = sw_os_now_ns() - clock, used = work_ns() - work;
     uint64_t before = passed > pause_ns ? passed - pause_ns : 0;
     return used <= before * threads + pause_ns / 2;
 }
@@ -421,6 +429,7 @@ bool record_memory_begin_pause(uint64_t from, uint64_t to) {
         uint64_t rss = rss_now(), others = reading.latest_other_bytes;
         uint64_t ns = sw_os_now_ns() - reading.start_ns;
         record_rss_note(ns, rss, false);
+        note_clocks();
         *place = (record_pause){from, to, rss > others ? rss - others : 0};
         if (reading.spent_ns <= ns / 64) {
             reading.pause = place;

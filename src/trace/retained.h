@@ -12,7 +12,8 @@
  *     next part: the program then works without calling malloc, and is about to free them.
  *
  * Of those with at least nine tenths of the most waste, the one that lasts longest is written: a
- * process that waits for a processor looks as if it paused, even while it frees its objects.
+ * process whose threads wait for a processor may look as if it paused, even while it frees its
+ * objects.
  *
  * Calls may share a reading of the clock, so it is not known of the last calls before a pause and
  * the first ones after it on which side they are. The most requested bytes between them count.
