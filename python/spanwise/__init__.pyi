@@ -112,6 +112,8 @@ from .ranges.stack import StackBlock as StackBlock
 from .ranges.stack import StackPointer as StackPointer
 from .ranges.stack import StackStats as StackStats
 from .recordings.conversion import convert as convert
+from .recordings.fleet import Fleet as Fleet
+from .recordings.fleet import fleet as fleet
 from .recordings.live_sites import LiveSite as LiveSite
 from .recordings.live_sites import LiveSites as LiveSites
 from .recordings.recorder import record as record

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -84,6 +85,14 @@ static void put_program(swt_buffer *buffer) {
     if (path[0] != '\0') (void)swt_put_meta(buffer, "program", path);
 }
 
+/* The machine's name, and what `spanwise record --label` was given. */
+static void put_origin(swt_buffer *buffer) {
+    struct utsname system;
+    const char *label = record_option.label;
+    if (uname(&system) == 0) (void)swt_put_meta(buffer, "host", system.nodename);
+    if (label[0] != '\0') (void)swt_put_meta(buffer, "label", label);
+}
+
 bool record_meta_write(void) {
     swt_buffer buffer = {.data = meta.buffer, .capacity = BUFFER_BYTES};
     struct timespec now = {0, 0};
@@ -100,6 +109,7 @@ bool record_meta_write(void) {
     if (record_attached) (void)swt_put_meta_u64(&buffer, "attached", 1);
     if (record_option.sample != 0)
         (void)swt_put_meta_u64(&buffer, "sample_bytes", record_option.sample);
+    put_origin(&buffer);
     put_program(&buffer);
     put_arguments(&buffer);
     return record_file_put(SWT_BLOCK_META, &buffer);

@@ -137,6 +137,14 @@ static void read_areas(const char *text) {
     sw_emergency_print("spanwise: record: SPANWISE_RECORD_AREAS is not absolute; not used\n");
 }
 
+static void read_label(const char *given) {
+    if (given == NULL) return;
+    size_t bytes = strlen(given);
+    if (bytes >= RECORD_LABEL_MAX) bytes = RECORD_LABEL_MAX - 1;
+    memcpy(record_option.label, given, bytes);
+    record_option.label[bytes] = '\0';
+}
+
 /* Without a depth, each kind of call site has its default. */
 static void read_stacks(void) {
     bool python = read_number("SPANWISE_RECORD_PYTHON", 1, 0) == 1;
@@ -163,6 +171,7 @@ bool record_read_options(void) {
     record_option.children = read_number("SPANWISE_RECORD_CHILDREN", 1, 0) == 1;
     record_option.sample = read_number("SPANWISE_RECORD_SAMPLE", UINT64_C(1) << 40, 0);
     read_areas(option_of("SPANWISE_RECORD_AREAS"));
+    read_label(option_of("SPANWISE_RECORD_LABEL"));
     record_option.root = read_number("SPANWISE_RECORD_PID", INT32_MAX, 0);
     return true;
 }

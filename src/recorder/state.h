@@ -23,15 +23,18 @@ enum {
 /* Set once, before anything is recorded.
  *   stacks, python_stacks <= SWT_SITE_DEPTH_MAX;  shallow == (stacks == 1 && python_stacks == 0)
  *   file is absolute or "" */
+enum { RECORD_LABEL_MAX = 201 };
+
 typedef struct record_options {
-    char file[RECORD_PATH_MAX];  /* absolute; "": no recording */
-    uint32_t stacks;             /* return addresses per call site; 0: no call sites are recorded */
-    uint32_t python_stacks;      /* lines of Python, if the thread runs Python; 0: not read */
-    bool shallow;                /* a call site is one return address, looked up inline */
-    bool children;               /* record child processes to their own files */
-    uint64_t sample;             /* mean bytes between sample points; 0: every object is recorded */
-    uint64_t root;               /* the process that FILE belongs to; 0: this process */
-    char areas[RECORD_PATH_MAX]; /* folder for files of areas; "": open blocks are in private
+    char file[RECORD_PATH_MAX]; /* absolute; "": no recording */
+    uint32_t stacks;            /* return addresses per call site; 0: no call sites are recorded */
+    uint32_t python_stacks;     /* lines of Python, if the thread runs Python; 0: not read */
+    bool shallow;               /* a call site is one return address, looked up inline */
+    bool children;              /* record child processes to their own files */
+    uint64_t sample;            /* mean bytes between sample points; 0: every object is recorded */
+    uint64_t root;              /* the process that FILE belongs to; 0: this process */
+    char label[RECORD_LABEL_MAX]; /* goes to the recording; "": none */
+    char areas[RECORD_PATH_MAX];  /* folder for files of areas; "": open blocks are in private
                                   * memory */
 } record_options;
 

@@ -36,6 +36,9 @@ COMMANDS = {
     "estimate": Command(
         "ledgers", "estimate live and allocated bytes by call site from a sampled recording"
     ),
+    "fleet": Command(
+        "searches", "estimate live and allocated bytes of many processes by site, host or version"
+    ),
     "compare": Command("ledgers", "compare the ledgers of a recording under several tables"),
     "optimize": Command(
         "searches",

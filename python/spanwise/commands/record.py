@@ -73,6 +73,12 @@ def add_record(commands: SubParsers) -> None:
     )
     add_option(
         parser,
+        "--label TEXT",
+        "store a text in the recording, such as a version, for fleet",
+        default="",
+    )
+    add_option(
+        parser,
         "--metrics ADDRESS:PORT",
         "with --sample, serve RSS, and live and allocated bytes by call site, at"
         " http://ADDRESS:PORT/metrics for Prometheus while the program runs, such as"
@@ -99,6 +105,7 @@ def run_record(options: argparse.Namespace) -> int:
         keep_pymalloc=options.keep_pymalloc,
         python_sites=options.python_sites,
         sample_bytes=options.sample,
+        label=options.label,
         stdout=sys.stderr if options.json else None,  # stdout is for the JSON alone
         patient=True,
         force=options.force,
@@ -129,6 +136,7 @@ def _run_attached(options: argparse.Namespace) -> int:
         stacks=options.stacks,
         python_sites=options.python_sites,
         sample_bytes=options.sample,
+        label=options.label,
         force=options.force,
     )
     return _report(record_running(options.pid, output, wanted), options)

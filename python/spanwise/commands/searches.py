@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that search and sweep tables: optimize, sweep."""
+"""Commands that run on many processors: optimize, sweep, fleet."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -30,6 +31,7 @@ from spanwise.optimizer.profile import OBJECTIVES, RESIDENT
 from spanwise.optimizer.result import LEAST_PERCENT, OptimizeResult
 from spanwise.optimizer.search import optimize
 from spanwise.optimizer.solver import WASTE_PERCENT
+from spanwise.recordings.fleet import FLEET_GROUPS, fleet
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.recordings.timeline import parse_moment
@@ -299,6 +301,65 @@ def _shown(field: str, value: float) -> str:
     if field.endswith("_bytes"):
         return _format.size(value)
     return f"{value:g}"
+
+
+# --- fleet ----------------------------------------------------------------------------------------
+
+
+def add_fleet(commands: SubParsers) -> None:
+    """Declares the command."""
+    parser = new_command(commands, "fleet", "spanwise fleet recordings/ --by version", run_fleet)
+    add_description(
+        parser,
+        "Estimates and their 95 % intervals are sums over all processes, each at its own moment."
+        " A recording that cannot be read is reported, and the others count.",
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="DIR",
+        help="folders that are searched for *.swt, or files, made by spanwise record --sample",
+    )
+    add_option(
+        parser,
+        "--by",
+        "how objects are grouped (default site); a version is the --label of spanwise record, or"
+        " the build id of the program",
+        choices=FLEET_GROUPS,
+        default="site",
+    )
+    add_option(
+        parser,
+        "--at WHEN",
+        "peak of each process (of requested bytes, the default), end, or a time since its start",
+        default="peak",
+    )
+    _options.add_table_option(parser)
+    _add_executor_option(parser)
+
+
+def run_fleet(options: argparse.Namespace) -> int:
+    """Prints the estimates; returns 1 if a recording could not be read, or has gaps."""
+    _check_executor(options.executor)
+    with _executor(options.executor, options.workers) as executor:
+        found = fleet(
+            options.files,
+            by=options.by,
+            at=options.at,
+            table=options.table,
+            executor=executor,
+            workers=options.workers,
+        )
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        show(found)
+    for path, why in (*found.failed, *found.gaps):
+        print(f"spanwise: {path}: {why.removeprefix(f'{path}: ')}", file=sys.stderr)
+    return int(bool(found.failed or found.gaps))
+
+
+# --- executors ------------------------------------------------------------------------------------
 
 
 def _add_executor_option(parser: argparse.ArgumentParser) -> None:

@@ -28,6 +28,7 @@ from spanwise.recordings.recorder import (
     STACKS_MAX,
     RecordResult,
     areas_folder,
+    checked_label,
     workshop,
 )
 from spanwise.results.files import check_regular, followed
@@ -54,6 +55,7 @@ class AttachOptions:
     stacks: int | None = None
     python_sites: bool | None = None
     sample_bytes: int = 0  # mean bytes between sample points; 0: record all objects
+    label: str = ""  # as in RecordOptions
     force: bool = False
 
 
@@ -96,6 +98,7 @@ def record_running(
             "SPANWISE_RECORD_AREAS": str(areas),
             "SPANWISE_RECORD_PYTHON": str(int(lines and depth != 0)),
             "SPANWISE_RECORD_SAMPLE": str(between),
+            "SPANWISE_RECORD_LABEL": checked_label(options.label),
             **({} if depth is None else {"SPANWISE_RECORD_STACKS": str(depth)}),
         }
         with _hearing() as heard:

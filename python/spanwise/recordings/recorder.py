@@ -197,6 +197,7 @@ class RecordResult:
 RECORDER = "libspanwise-record.so"
 _MEMORY = "/dev/shm"
 STACKS_MAX = 128
+LABEL_BYTES = 200
 STACKS, PYTHON_STACKS = 16, 40
 """Default return addresses and lines of Python per call site, as in src/recorder/state.h."""
 SAMPLE, SAMPLE_MAX = 512 << 10, 1 << 40
@@ -222,6 +223,7 @@ class RecordOptions:
     keep_pymalloc: bool = False  # let CPython use its own allocator
     python_sites: bool | None = None  # call sites of CPython are lines of Python, if possible
     sample_bytes: int = 0  # mean bytes between sample points; 0: record all objects
+    label: str = ""  # stored in the recording, such as a version; at most 200 bytes
     env: Mapping[str, str] | None = None  # the program's environment; None: that of this process
     cwd: str | os.PathLike[str] | None = None  # its working folder; None: that of this process
     stdin: int | IO[Any] | None = None  # of the program; None: that of this process
@@ -381,6 +383,7 @@ def _run(
     if options.sample_bytes:
         between = _lib.as_index(options.sample_bytes, "sample_bytes", SAMPLE_MAX)
         variables["SPANWISE_RECORD_SAMPLE"] = str(between)
+    variables["SPANWISE_RECORD_LABEL"] = checked_label(options.label)
     if stacks is not None:
         variables["SPANWISE_RECORD_STACKS"] = str(stacks)
     with workshop(output) as folder, areas_folder(folder) as areas:
@@ -431,6 +434,13 @@ def _run(
             bool(options.python_sites),
             options.sample_bytes,
         )
+
+
+def checked_label(label: str) -> str:
+    """Return a label that a recording can have; raises InvalidError."""
+    if "\0" in label or len(label.encode()) > LABEL_BYTES:
+        raise errors.InvalidError(f"label {label!r}: give at most {LABEL_BYTES} bytes, none 0")
+    return label
 
 
 def _run_to_end(

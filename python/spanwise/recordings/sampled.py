@@ -14,7 +14,7 @@ Spans, their free slots and fragmentation depend on all objects and cannot be es
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -159,9 +159,12 @@ class Estimates(Result, Value, Tabular):
             ],
         }
 
+    def _source(self) -> str:
+        return self.source
+
     def _title(self) -> str:
         return (
-            f"{self.source}, a sample of one point per {_format.size(self.sample_bytes)}:"
+            f"{self._source()}, a sample of one point per {_format.size(self.sample_bytes)}:"
             f" {self.total['requested_bytes']} requested at {self.at}; 95 % intervals"
         )
 
@@ -183,11 +186,11 @@ class Estimates(Result, Value, Tabular):
             sites = [Site(i, 0, 0, names, names, names) for i, names in enumerate(what)]
             last = [row[-1] for row in rows_with_callers(sites, (), ())]
         else:
-            last = [one[0] for one in what]
+            last = [one[0] if one else "" for one in what]
         rows = [(*row, one) for row, one in zip(counts, last, strict=True)]
         few = len(self.array) - len(many)
         lines = [f"  ... {len(many) - _SHOWN:,} more"] * (len(many) > _SHOWN)
-        noun = {"site": "call site", "class": "class", "thread": "thread"}[self.by]
+        noun = {"site": "call site"}.get(self.by, self.by)
         lines += [
             f"  ... {_format.plural(few, noun)} with fewer than {FEW} recorded objects:"
             f" {self.rest} requested"
@@ -203,6 +206,61 @@ class Estimates(Result, Value, Tabular):
     def _repr_html_(self) -> str:
         rows, head, _ = self._rows()
         return _format.html_table(rows, head, self._title())
+
+
+@dataclass
+class GroupSums:
+    """Sums over the recorded objects of a group, which add up over processes.
+
+    Attributes:
+        what: the group, as text.
+        recorded: number of its recorded objects.
+        sums: of each measure the estimate, its variance, and the largest contribution of an object
+            that was not recorded: the arguments of `estimate_of`.
+    """
+
+    what: tuple[str, ...]
+    recorded: int
+    sums: Array
+
+    def add(self, other: GroupSums) -> None:
+        """Adds those of other objects."""
+        self.recorded += other.recorded
+        self.sums[:, :2] += other.sums[:, :2]
+        np.maximum(self.sums[:, 2], other.sums[:, 2], out=self.sums[:, 2])
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the estimates, by measure."""
+        pairs = zip(_MEASURES, self.sums.tolist(), strict=True)
+        return {name: estimate_of(*each) for name, each in pairs}
+
+
+Groups = dict[int, GroupSums]
+
+
+def sum_of(groups: Iterable[GroupSums]) -> GroupSums:
+    """Return the sums of all groups together."""
+    whole = GroupSums((), 0, np.zeros((len(_MEASURES), 3)))
+    for one in groups:
+        whole.add(one)
+    return whole
+
+
+def fields_of(
+    groups: Groups,
+) -> tuple[dict[str, Estimate], Rows, tuple[tuple[str, ...], ...], Estimate]:
+    """Return the fields total, array, callers and rest of `Estimates`."""
+    found = [(number, one, one.estimates()) for number, one in groups.items()]
+    found.sort(key=lambda row: [-row[2][name].value for name in _SORTED_BY])
+    rows = [{"group": number, "recorded": one.recorded, **_flat(e)} for number, one, e in found]
+    columns = [one + end for one in _MEASURES for end in ("", "_low", "_high")]
+    rest = sum_of(one for one in groups.values() if one.recorded < FEW).estimates()
+    return (
+        sum_of(groups.values()).estimates(),
+        rows_of(rows, ("group", "recorded", *columns)),
+        tuple(one.what for _, one, _ in found),
+        rest["requested_bytes"],
+    )
 
 
 def _of(row: Any, name: str) -> Estimate:
@@ -281,6 +339,22 @@ class SampledRecording(Result):
         return self._history.arguments
 
     @property
+    def host(self) -> str:
+        """Name of the machine that it was made on; "": it is not known."""
+        return dict(self._history.meta).get("host", "")
+
+    @property
+    def version(self) -> str:
+        """What `spanwise record --label` was given, or else the build id of the program; "": none.
+
+        A build id is cut to twelve digits.
+        """
+        label = dict(self._history.meta).get("label", "")
+        path = self._history.executable
+        ids = (one.build_id[:12] for one in self._history.modules if one.path == path)
+        return label or next(ids, "")
+
+    @property
     def duration_ns(self) -> int:
         """Time of the last recorded event, since the start."""
         return self._history.summary.duration_ns
@@ -317,42 +391,31 @@ class SampledRecording(Result):
         """
         if by not in GROUPS:
             raise errors.InvalidError(f"by {by!r} is unknown; give one of {', '.join(GROUPS)}")
+        groups, when = self.sums(by, at, table)
+        return Estimates(
+            by, when, self.name, self.sample_bytes, *fields_of(groups), self._history.remark
+        )
+
+    def sums(self, by: str, at: str | float, table: SizeClassTable | str) -> tuple[Groups, str]:
+        """Return the sums of each group's objects, by its number, and the moment's name."""
         made, ops = as_table(table), self._ops
         stop, when = self._stop(at)
         allocs = ops["kind"] == lib.SW_OP_ALLOC
         rows, live = ops[allocs], _is_live(ops, stop)[allocs]
-        keys = self._keys(by, rows, made)
         sizes = rows["size"].astype(np.float64)
         amounts, possible = (_amounts(rows, made, one) for one in (live, np.ones(len(rows), bool)))
-
-        def sums(of: NDArray[np.bool_] | slice) -> dict[str, Estimate]:
-            return {
-                name: estimate_sum(
-                    amounts[name][of], sizes[of], self.sample_bytes, possible[name][of]
-                )
-                for name in _MEASURES
-            }
-
-        groups, counts = np.unique(keys, return_counts=True)
-        pairs = zip(groups.tolist(), counts.tolist(), strict=True)
-        found = [(group, sums(keys == group), count) for group, count in pairs]
-        found.sort(key=lambda one: [-one[1][name].value for name in _SORTED_BY])
-        table_rows = [{"group": group, "recorded": n, **_flat(each)} for group, each, n in found]
-        columns = [one + end for one in _MEASURES for end in ("", "_low", "_high")]
-        what = self._names(by, [group for group, _, _ in found])
-        array = rows_of(table_rows, ("group", "recorded", *columns))
-        whole, rest = sums(slice(None)), sums(np.isin(keys, groups[counts < FEW]))
-        return Estimates(
-            by,
-            when,
-            self.name,
-            self.sample_bytes,
-            whole,
-            array,
-            what,
-            rest["requested_bytes"],
-            self._history.remark,
-        )
+        numbers, place = np.unique(self._keys(by, rows, made), return_inverse=True)
+        found = np.zeros((len(numbers), len(_MEASURES), 3))
+        for m, name in enumerate(_MEASURES):
+            value, variance, _ = weigh(amounts[name], sizes, self.sample_bytes)
+            _, _, largest = weigh(possible[name], sizes, self.sample_bytes)
+            found[:, m, 0] = np.bincount(place, value, len(numbers))
+            found[:, m, 1] = np.bincount(place, variance, len(numbers))
+            np.maximum.at(found[:, m, 2], place, largest)
+        counts = np.bincount(place, minlength=len(numbers)).tolist()
+        what = self._names(by, numbers.tolist())
+        each = zip(numbers.tolist(), what, counts, found, strict=True)
+        return {number: GroupSums(text, n, sums) for number, text, n, sums in each}, when
 
     def _stop(self, at: str | float) -> tuple[int, str]:
         """Return the number of recorded operations until a moment, and its name."""
