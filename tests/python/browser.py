@@ -162,7 +162,8 @@ def in_frame(
 ) -> str:
     """Return a page that imports the widget as VS Code and Colab do: from a blob, in a sandbox.
 
-    The frame has an origin of its own, so neither the page nor storage is within reach.
+    The frame has an origin of its own, so neither the page nor storage is within reach. Its policy
+    allows scripts of the page and of blobs, and pictures in data URLs: no network, no `eval`.
 
     Args:
         script: the widget's ES module.
@@ -174,7 +175,10 @@ def in_frame(
     """
     encoded = {name: base64.b64encode(value).decode() for name, value in binary.items()}
     text = json.dumps(script.read_text(encoding="utf-8")).replace("</", "<\\/")
-    inside = f"""<!doctype html><meta charset="utf-8"><style>{style}</style><body>
+    policy = "default-src 'none'; script-src 'unsafe-inline' blob:; img-src data:"
+    policy += "; style-src 'unsafe-inline'"
+    inside = f"""<!doctype html><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}"><style>{style}</style><body>
 <div id="here"></div><script type="module">
 {MODEL % (state, json.dumps(encoded))}
 const url = URL.createObjectURL(new Blob([{text}], {{ type: "text/javascript" }}));

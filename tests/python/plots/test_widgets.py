@@ -227,11 +227,12 @@ look();
 second.value = "0";
 second.dispatchEvent(new Event("input"));
 look();
-model.set("picture", state.picture);
+model.set("picture", state.other);
 look();
 end();
 seen.push({ saved: model.saved, left: Object.keys(heard).length });
-document.body.dataset.seen = JSON.stringify(seen);
+await image.decode();
+done([...seen, { width: image.naturalWidth, exported: Object.keys(widget) }]);
 """
 
 
@@ -239,7 +240,7 @@ def _drawing(drawn: list[tuple[str, int]]) -> Any:
     def draw(name: str, count: int = 2, file_count: int = 2) -> Any:
         drawn.append((name, count))
         ax = plots.new_axes(1, 1)
-        ax.plot(range(count))
+        ax.plot(range(count + file_count))
         return ax
 
     return draw
@@ -283,9 +284,15 @@ def test_the_sliders_in_a_browser(tmp_path: Path) -> None:
     """A slider changes the index of its value; a picture from the kernel replaces the old one."""
     widget = plots.explore(_drawing([]), name=["a", "b"], file_count=[2, 3])
     state = {"labels": widget.labels, "chosen": widget.chosen}
-    page = page_of(SLIDERS, json.dumps(state), {"picture": widget.picture}, SLIDERS_PROBE)
-    first, moved, redrawn, ended = seen_in(page, tmp_path)
+    binary = {"picture": widget.picture}
+    widget.chosen = [1, 0]
+    binary["other"] = widget.picture
+    page = in_frame(SLIDERS, json.dumps(state), binary, SLIDERS_PROBE, width=700, style="")
+    first, moved, redrawn, ended, image = seen_in(page, tmp_path)
     assert (first["chosen"], first["alt"]) == ([1, 1], "name: b, file count: 3")
     assert (moved["chosen"], moved["alt"]) == ([1, 0], "name: b, file count: 2")
-    assert first["url"] == moved["url"] != redrawn["url"] and first["url"].startswith("blob:")
+    before, after = (base64.b64encode(picture).decode() for picture in binary.values())
+    urls = [f"data:image/png;base64,{picture}" for picture in (before, before, after)]
+    assert before != after and [first["url"], moved["url"], redrawn["url"]] == urls
     assert ended == {"saved": 1, "left": 0}
+    assert image == {"width": 150, "exported": ["render"]}
