@@ -30,9 +30,8 @@ BLOCK = re.compile(
     r"^```(?P<language>c|cpp|perl|python|sh|cmake)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
-in_full = pytest.mark.skipif(
-    os.environ.get("SPANWISE_FULL_TESTS", "") != "1", reason="only with SPANWISE_FULL_TESTS=1"
-)
+FULL = os.environ.get("SPANWISE_FULL_TESTS", "") == "1"
+in_full = pytest.mark.skipif(not FULL, reason="only with SPANWISE_FULL_TESTS=1")
 needs_pkg_config = pytest.mark.skipif(
     shutil.which("pkg-config") is None, reason="pkg-config is not installed"
 )

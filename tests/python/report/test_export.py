@@ -25,7 +25,7 @@ from spanwise.results.rows import Rows
 
 from tests.python.helpers import check_trace_events, make_ops, needs_recorder, random_ops
 
-GO = shutil.which("go")
+GO = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
 PLAIN = sw.Recording.from_ops(random_ops(9, 4000), name="mine")
 JOB = "import json; kept = json.loads(json.dumps([{'i': i} for i in range(2000)]))"
 
