@@ -68,17 +68,18 @@ class Page(HTMLParser):
         return json.loads(self.texts[name])
 
 
-def unpacked(text: str, width: int = 1) -> list[int]:
-    """Values of `width` bytes: literal runs and repeated values, as docs/design/report.md says."""
-    data, found, at = base64.b64decode(text), [], 0
+def unpacked(text: str) -> list[int]:
+    """Bytes: literal runs and repeated values, as docs/design/report.md says."""
+    data, at = base64.b64decode(text), 0
+    found: list[int] = []
     while at < len(data):
         control, at = data[at], at + 1
         literal = control < 128
         count = control + 1 if literal else 1
-        part = [data[i : i + width] for i in range(at, at + count * width, width)]
-        found += part if literal else part * (control - 126)
-        at += count * width
-    return [int.from_bytes(one, "little") for one in found]
+        part = data[at : at + count]
+        found += part if literal else [*part] * (control - 126)
+        at += count
+    return found
 
 
 def browse(folder: Path, page: Path, *words: str) -> str:

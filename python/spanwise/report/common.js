@@ -4,8 +4,10 @@
 const find = (name) => document.getElementById(name);
 const data = JSON.parse(find("stacks")?.textContent ?? "null");
 const PEAK = data?.moments?.findIndex((one) => one.at === data.at) ?? -1;
-// -1: nothing is selected, or the page has no moments.
-const selection = { moment: PEAK, stack: -1, slot: -1, cell: -1 };
+// At most one of these is selected: a call site, a size class, a cell of the map, or a frame of the
+// flame graph with the stacks through it. -1: none.
+const NOTHING = { stack: -1, slot: -1, cell: -1, frame: null };
+const selection = { moment: PEAK, ...NOTHING }; // moment -1: the page has none
 function select(changes) {
     Object.assign(selection, changes);
     document.dispatchEvent(new Event("selection"));
@@ -15,18 +17,14 @@ const onSelection = (act) => document.addEventListener("selection", act);
 // --- data -----------------------------------------------------------------------------------------
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-// Values of `width` bytes from the run lengths of `packed` in moments.py.
-function unpacked(text, width = 1) {
+// Bytes from the run lengths of `packed` in moments.py.
+function unpacked(text) {
     const bytes = bytesOf(text), values = [];
     let at = 0;
-    const next = () => {
-        at += width;
-        return width === 1 ? bytes[at - 1] : bytes[at - 2] + 256 * bytes[at - 1];
-    };
     while (at < bytes.length) {
         const control = bytes[at++];
-        if (control < 128) for (let i = 0; i <= control; i++) values.push(next());
-        else values.push(...Array(control - 126).fill(next()));
+        if (control < 128) for (let i = 0; i <= control; i++) values.push(bytes[at++]);
+        else values.push(...Array(control - 126).fill(bytes[at++]));
     }
     return values;
 }
@@ -89,5 +87,10 @@ function button(text, press) {
     made.addEventListener("click", press);
     return made;
 }
-const showStack = (stack) => select({ stack, slot: -1, cell: -1 });
+// The stacks of the selected call site or frame; null: all.
+const chosenStacks = () =>
+    selection.frame?.stacks ?? (selection.stack < 0 ? null : new Set([selection.stack]));
+const chosenName = () => (selection.frame ? `calls through ${selection.frame.name}`
+    : siteName(selection.stack));
+const showStack = (stack) => select({ ...NOTHING, stack });
 const showAll = () => button("show all", () => showStack(-1));

@@ -13,7 +13,7 @@
     pen.font = '11px system-ui, "DejaVu Sans", sans-serif'; // as .frame-text
     const NO_OBJECT = "[of no live object]";
     const pattern = svg.querySelector("defs");
-    let root, zoomed, drawn, shownAt, shownStack = -1;
+    let root, zoomed, drawn, shownAt, shownStack = -1, shownFrame = null;
 
     const isCount = () => ["objects", "allocations"].includes(quantity.value);
     const amount = (value) => (isCount() ? number(value) : size(value));
@@ -41,7 +41,15 @@
         const frames = (kept.length ? kept : stack.slice(-1)).map((frame) => shownName(names[frame]));
         return view.value === "inverted" ? frames.reverse() : frames;
     }
+    // The names from the root's callee to a box.
+    function pathOf(node) {
+        const path = [];
+        for (; node?.caller; node = node.caller) path.unshift(node.name);
+        return path;
+    }
+    // Draws the selected quantity and moment; the zoomed box stays, or its nearest caller.
     function build() {
+        const path = pathOf(zoomed);
         const column = data.of.indexOf(quantity.value), values = valuesAt(selection.moment);
         const at = data.moments?.[selection.moment].at ?? data.at;
         root = nodeOf(quantity.value === "allocations" ? quantity.value
@@ -54,7 +62,7 @@
         const now = Math.max(totalsAt(selection.moment)[column] - root.now, 0);
         const before = Math.max((earlier?.totals[column] ?? 0) - root.before, 0);
         if (now || before) add([NO_OBJECT], now, before);
-        zoomed = root;
+        zoomed = path.reduce((node, name) => node.callees.get(name) ?? node, root);
         shownAt = selection.moment;
         draw();
     }
@@ -176,10 +184,18 @@
         const box = boxOf(event.target);
         if (box) find("flame-box").textContent = described(box.node).replace("\n", ": ");
     }
+    // Selects the stacks through a box too, or none for the root.
     function zoom(node) {
         zoomed = node;
         draw();
+        const path = pathOf(node), stacks = path.length ? stacksThrough(path) : [];
+        const frame = stacks.length ? { name: node.name, stacks: new Set(stacks) } : null;
+        if (frame || shownFrame) select({ ...NOTHING, frame: (shownFrame = frame) });
     }
+    const stacksThrough = (path) => [...data.stacks.keys()].filter((stack) => {
+        const frames = shownFrames(data.stacks[stack]);
+        return path.every((name, i) => frames[i] === name);
+    });
     // Arrow keys move to the callee, the caller, or the next box of a row.
     function step(box, key) {
         const outward = view.value === "flame" ? "ArrowDown" : "ArrowUp";
@@ -213,13 +229,24 @@
     merge.addEventListener("change", () => {
         if (shownStack >= 0) searchSite();
     });
-    for (const input of [quantity, view, hide, merge]) input.addEventListener("change", build);
+    quantity.addEventListener("change", build);
+    for (const input of [view, hide, merge]) {
+        input.addEventListener("change", () => {
+            zoomed = root;
+            build();
+            if (shownFrame) select(NOTHING);
+        });
+    }
     search.addEventListener("input", draw);
     onSelection(() => {
         if (shownStack !== selection.stack) {
             shownStack = selection.stack;
             searchSite();
             if (shownAt === selection.moment) draw();
+        }
+        if (shownFrame !== selection.frame) {
+            shownFrame = selection.frame;
+            zoom(root);
         }
         if (shownAt !== selection.moment) build();
     });

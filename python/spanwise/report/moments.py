@@ -187,8 +187,8 @@ def _frame(
 _REPEATED_MIN, _REPEATED_MAX, _LITERAL_MAX = 3, 129, 128
 
 
-def packed(values: NDArray[np.uint8 | np.uint16]) -> str:
-    """Return run lengths in base 64.
+def packed(values: NDArray[np.uint8]) -> str:
+    """Return run lengths of bytes in base 64.
 
     A byte c below 128 is before c + 1 values, and a byte c from 128 on before one value that is
     repeated c - 126 times.
@@ -208,15 +208,18 @@ def packed(values: NDArray[np.uint8 | np.uint16]) -> str:
     return base64.b64encode(made).decode("ascii")
 
 
-def _literal(values: NDArray[np.uint8 | np.uint16]) -> bytes:
+def _literal(values: NDArray[np.uint8]) -> bytes:
     parts = (values[at : at + _LITERAL_MAX] for at in range(0, len(values), _LITERAL_MAX))
     return b"".join(bytes([len(part) - 1]) + part.tobytes() for part in parts)
 
 
 def counts_of(
     maps: Sequence[HeapMap], moment: Moment, stack_of: Mapping[int, int], stacks: Sequence[int]
-) -> NDArray[np.int64]:
-    """Return the numbers of objects in the spans of each cell: a row per stack, then the others."""
+) -> NDArray[np.uint8]:
+    """Return the numbers of objects in the spans of each cell: a row per stack, then the others.
+
+    A count is at most COUNT_MAX.
+    """
     end, cell_bytes = _grid(maps)
     tile, site, count = moment.held.T
     known, place = np.unique(site, return_inverse=True)
@@ -227,14 +230,24 @@ def counts_of(
     of_cell = np.zeros((max(1, -(-end // cell_bytes)), len(stacks) + 1), np.int64)
     cell, tile, _ = raster.pieces(moment.map, cell_bytes)
     np.add.at(of_cell, cell, of_tile[tile])
-    return np.ascontiguousarray(of_cell.T)
-
-
-def bits_of(counts: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """Return a number per cell: bit i is set if row i has objects there."""
-    places = np.arange(len(counts))[:, None]
-    found: NDArray[np.uint16] = ((counts > 0) << places).sum(axis=0).astype("<u2")
+    found: NDArray[np.uint8] = np.minimum(of_cell.T, COUNT_MAX).astype(np.uint8)
     return found
+
+
+def changed_rows(
+    rows: Mapping[int, NDArray[np.uint8]], before: dict[int, NDArray[np.uint8]]
+) -> list[str]:
+    """Return the difference of each row, modulo 256, from the same row of an earlier moment.
+
+    Most cells do not change between two moments, so the differences are short.
+
+    Args:
+        rows: counts by stack.
+        before: the last counts of each stack, none: zeros; they become those of `rows`.
+    """
+    made = [packed(row - before.get(stack, np.zeros_like(row))) for stack, row in rows.items()]
+    before.update(rows)
+    return made
 
 
 # --- call stacks ----------------------------------------------------------------------------------

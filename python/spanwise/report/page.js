@@ -64,19 +64,32 @@
 
 // Draws the heap map of the selected moment: one byte a cell, as docs/design/report.md says.
 const cells = JSON.parse(find("frames")?.textContent ?? "null");
-const hasHolders = cells?.frames[0]?.holders !== undefined;
-const holders = hasHolders ? cells.frames.map((frame) => unpacked(frame.holders, 2)) : [];
-// Whether one of the moment's call sites with most waste has objects in the spans of a cell.
+const hasHolders = cells?.frames[0]?.counts !== undefined;
+// Objects in each cell by moment and call site: its sites with most waste, then all others. A row
+// is the difference, modulo 256, from the row of the same site at an earlier moment.
+let counted = null;
+function objectsAt(moment) {
+    counted ??= (() => {
+        const rows = new Map();
+        return cells.frames.map(({ stacks, counts }) => counts.map((text, i) => {
+            const stack = stacks[i] ?? -1, before = rows.get(stack);
+            const row = Uint8Array.from(unpacked(text), (more, at) => more + (before?.[at] ?? 0));
+            rows.set(stack, row);
+            return row;
+        }));
+    })();
+    return counted[moment];
+}
+// Whether a site has objects in the spans of a cell, if it is one of the moment's.
 function holds(stack, cell) {
     const { moment } = selection, place = cells.frames[moment].stacks.indexOf(stack);
-    return place >= 0 && (holders[moment][cell] >> place) % 2 === 1;
+    return place >= 0 && objectsAt(moment)[place][cell] > 0;
 }
 (() => {
     const canvas = find("map"), slider = find("when");
     if (!canvas || cells.frames.length === 0) return;
     const SIDE = 4, LARGE = 101, FREE = 102, NOT_HELD = 255, COUNT_MAX = 255;
     const frames = cells.frames.map((frame) => unpacked(frame.cells));
-    const counts = cells.frames[PEAK]?.counts?.map((row) => unpacked(row));
     const columns = innerWidth <= 600 ? Math.min(cells.width, 64) : cells.width;
     canvas.width = columns * SIDE;
     canvas.height = Math.ceil(frames[0].length / columns) * SIDE;
@@ -110,16 +123,17 @@ function holds(stack, cell) {
         return colours[code];
     }
     function draw() {
-        const { moment, cell, stack } = selection, shown = frames[moment];
+        const { moment, cell } = selection, shown = frames[moment];
         const colours = palette(), context = canvas.getContext("2d");
         const image = context.createImageData(canvas.width, canvas.height);
-        const isOnly = hasHolders && cells.frames[moment].stacks.includes(stack);
+        const only = hasHolders && chosenRows();
         for (let y = 0; y < canvas.height; y++) {
             for (let x = 0; x < canvas.width; x++) {
                 const at = Math.floor(y / SIDE) * columns + Math.floor(x / SIDE);
                 const code = at < shown.length ? shown[at] : NOT_HELD;
                 let colour = pixel(code, x, y, colours);
-                if (isOnly && !holds(stack, at)) colour = mixed(colour, colours[NOT_HELD], 0.85);
+                if (only && !only.some((row) => row[at]))
+                    colour = mixed(colour, colours[NOT_HELD], 0.85);
                 image.data.set([...colour, 255], 4 * (y * canvas.width + x));
             }
         }
@@ -141,42 +155,47 @@ function holds(stack, cell) {
 
     // --- who holds what ---
 
+    // The rows of the selected sites that the map can show; null: of none.
+    function chosenRows() {
+        const chosen = chosenStacks(), { stacks } = cells.frames[selection.moment];
+        const rows = chosen ? objectsAt(selection.moment).filter((_, i) => chosen.has(stacks[i])) : [];
+        return rows.length ? rows : null;
+    }
     function write() {
-        const { moment, stack, cell } = selection, output = find("holders");
+        const { moment, cell } = selection, output = find("holders"), chosen = chosenStacks();
         output.textContent = "Click on a cell to see which call sites keep its spans.";
         if (cell >= 0) writeCell(cell, output);
-        if (stack < 0) return;
-        const { stacks } = cells.frames[moment], every = [...holders[moment].keys()];
-        if (stacks.includes(stack)) {
-            const held = every.filter((at) => holds(stack, at)).length;
-            output.textContent = `${number(held)} of ${number(every.length)} cells are of spans`
-                + ` with objects of ${siteName(stack)} ${momentName()}; the others are pale. `;
+        if (!chosen) return;
+        const { stacks } = cells.frames[moment], rows = chosenRows();
+        if (rows) {
+            const all = frames[moment].length;
+            const held = [...Array(all).keys()].filter((at) => rows.some((row) => row[at])).length;
+            output.textContent = `${number(held)} of ${number(all)} cells are of spans with objects`
+                + ` of ${chosenName()} ${momentName()}; the others are pale. `;
         } else {
-            output.textContent = `${siteName(stack)} is not among the ${stacks.length} call sites`
+            output.textContent = `${chosenName()}: not among the ${stacks.length} call sites`
                 + ` with the most waste ${momentName()}, which the map can show. `;
         }
         output.append(showAll());
     }
-    // The sites with objects in a cell; at the peak their numbers are known, otherwise the one
-    // with the most waste of all is first.
+    // The sites with objects in a cell, the one with most of them first.
     function writeCell(cell, output) {
         const { moment } = selection, { stacks } = cells.frames[moment];
-        const places = [...stacks, -1].map((stack, i) => ({ stack, i }))
-            .filter(({ i }) => (holders[moment][cell] >> i) % 2);
-        const countOf = ({ i }) => (moment === PEAK ? counts[i][cell] : 0);
-        places.sort((a, b) => countOf(b) - countOf(a));
-        const parts = places.map((place) => {
-            const part = document.createElement("div"), count = countOf(place), { stack } = place;
-            if (count) part.textContent = `${count === COUNT_MAX ? "at least " : ""}${count} of `;
+        const sites = objectsAt(moment)
+            .map((row, i) => ({ stack: stacks[i] ?? -1, count: row[cell] }))
+            .filter(({ count }) => count > 0).sort((a, b) => b.count - a.count);
+        const parts = sites.map(({ stack, count }) => {
+            const part = document.createElement("div");
+            part.textContent = `${count === COUNT_MAX ? "at least " : ""}${count} of `;
             part.append(stack < 0 ? "other sites" : button(siteName(stack), () => showStack(stack)));
             return part;
         });
         const where = `Objects in the spans of the cell at ${size(cell * cells.cell_bytes)},`
-            + ` ${momentName()}${moment === PEAK ? "" : ", are of"}:`;
+            + ` ${momentName()}:`;
         output.replaceChildren(where, ...(parts.length ? parts : [" none"]));
     }
     function selectCell(cell) {
-        if (cell >= 0 && cell < frames[0].length) select({ cell, stack: -1, slot: -1 });
+        if (cell >= 0 && cell < frames[0].length) select({ ...NOTHING, cell });
     }
     function cellAt(event) {
         const box = canvas.getBoundingClientRect(), edge = canvas.clientLeft;
@@ -219,7 +238,7 @@ function holds(stack, cell) {
     const COLUMNS = ["waste", "pinned", "requested", "objects"].map((of) => data.of.indexOf(of));
     const rows = new Map([...(body?.rows ?? [])].map((row, stack) => [stack, row]));
     const table = body?.parentElement;
-    let shownAt = PEAK, pairs = pairsAt(PEAK);
+    let shownAt = PEAK, shownFrame = null, pairs = pairsAt(PEAK);
 
     // A click on a row selects its site, or none; the links also scroll to what shows it.
     function links(row, stack) {
@@ -248,15 +267,16 @@ function holds(stack, cell) {
         return rows.get(stack);
     }
     function fillTable() {
-        const values = valuesAt(selection.moment), [waste, , requested, objects] = COLUMNS;
-        const found = values.map((row, stack) =>
-            ({ row, stack, bytes: row[waste] + row[requested] }));
+        const { moment, frame } = selection, [waste, , requested, objects] = COLUMNS;
+        const found = valuesAt(moment)
+            .map((row, stack) => ({ row, stack, bytes: row[waste] + row[requested] }))
+            .filter(({ stack }) => !frame || frame.stacks.has(stack));
         const least = found.reduce((sum, { bytes }) => sum + bytes, 0) / SMALL;
         const sites = found.filter(({ row, stack, bytes }) =>
             row[objects] > 0 && bytes >= least && isSite(stack));
         sites.sort((a, b) => b.row[waste] - a.row[waste] || a.stack - b.stack);
         const shown = sites.slice(0, SHOWN);
-        writeOthers(values, shown);
+        writeOthers(found, shown);
         body.replaceChildren(...shown.map(({ row: counts, stack }) => {
             const row = rowOf(stack);
             row.hidden = false;
@@ -270,13 +290,13 @@ function holds(stack, cell) {
             ?.dispatchEvent(new Event("input"));
     }
     // The bytes of call sites without a row, so that all of them are accounted for.
-    function writeOthers(values, shown) {
-        const [waste, , requested, objects] = COLUMNS;
-        const seen = new Set(shown.map((one) => one.stack));
-        const others = values.filter((row, stack) => row[objects] > 0 && !seen.has(stack));
-        const sum = (k) => others.reduce((total, row) => total + row[k], 0);
-        find("more-sites").textContent = others.length === 0 ? "" : `Other call sites: `
+    function writeOthers(found, shown) {
+        const [waste, , requested, objects] = COLUMNS, output = find("more-sites");
+        const others = found.filter((one) => one.row[objects] > 0 && !shown.includes(one));
+        const sum = (k) => others.reduce((total, { row }) => total + row[k], 0);
+        output.textContent = others.length === 0 ? "" : `Other call sites: `
             + `${size(sum(waste))} of waste, ${size(sum(requested))} requested.`;
+        if (selection.frame) output.prepend(`Only ${chosenName()}. `, showAll(), " ");
     }
     function isSelected(stack) {
         if (selection.slot >= 0)
@@ -299,9 +319,9 @@ function holds(stack, cell) {
         : "large objects");
 
     function drawSizes() {
-        const only = selection.stack, counts = data.slots.map(() => 0);
+        const only = chosenStacks(), counts = data.slots.map(() => 0);
         for (const pair of pairs)
-            if (only < 0 || pair.stack === only) counts[pair.slot] += pair.objects;
+            if (!only || only.has(pair.stack)) counts[pair.slot] += pair.objects;
         const { bottom, height, most } = sizeCharts[0].dataset;
         for (const box of boxes) {
             const slot = slotOf(box), count = counts[slot];
@@ -315,26 +335,33 @@ function holds(stack, cell) {
         writeSizes();
     }
     function writeSizes() {
-        const { stack, slot } = selection;
-        if (stack < 0 && slot < 0) {
+        const { slot } = selection, only = chosenStacks();
+        if (!only && slot < 0) {
             shownSizes.textContent = "Click on a class to see the call sites of its objects.";
             return;
         }
-        const chosen = pairs.filter((pair) => (slot < 0 ? pair.stack === stack : pair.slot === slot));
-        const parts = chosen.slice(0, SHOWN).map((pair) => {
-            const part = document.createElement("div");
-            part.textContent = `${number(pair.objects)} ${slot < 0 ? "in " : "of "}`;
-            const text = slot < 0 ? className(pair.slot) : siteName(pair.stack);
-            const press = slot < 0 ? () => select({ slot: pair.slot, stack: -1, cell: -1 })
-                : () => showStack(pair.stack);
-            part.append(slot < 0 || isSite(pair.stack) ? button(text, press) : text);
-            return part;
-        });
-        const what = slot < 0 ? siteName(stack) : className(slot);
+        const parts = (slot < 0 ? slotsOf(only) : pairs.filter((pair) => pair.slot === slot))
+            .slice(0, SHOWN).map((pair) => {
+                const part = document.createElement("div");
+                part.textContent = `${number(pair.objects)} ${slot < 0 ? "in " : "of "}`;
+                const text = slot < 0 ? className(pair.slot) : siteName(pair.stack);
+                const press = slot < 0 ? () => selectSlot(pair.slot) : () => showStack(pair.stack);
+                part.append(slot < 0 || isSite(pair.stack) ? button(text, press) : text);
+                return part;
+            });
+        const what = slot < 0 ? chosenName() : className(slot);
         shownSizes.replaceChildren(`Live objects ${momentName()}, ${what}: `,
             ...(parts.length ? parts : ["none. "]), showAll());
     }
-    const selectSlot = (slot) => select({ slot, stack: -1, cell: -1 });
+    // Objects of some stacks by class, those of the largest number first.
+    function slotsOf(stacks) {
+        const sums = new Map();
+        for (const { stack, slot, objects } of pairs)
+            if (stacks.has(stack)) sums.set(slot, (sums.get(slot) ?? 0) + objects);
+        return [...sums].map(([slot, objects]) => ({ slot, objects }))
+            .sort((a, b) => b.objects - a.objects);
+    }
+    const selectSlot = (slot) => select({ ...NOTHING, slot });
     // The x coordinate of an event in a picture.
     function placeIn(picture, event) {
         const box = picture.getBoundingClientRect(), { width } = picture.viewBox.baseVal;
@@ -444,14 +471,24 @@ function holds(stack, cell) {
             }));
     }
 
+    // What a click in the flame graph has selected, where it was.
+    function writeFrame() {
+        const link = (text, place) => button(text, () => find(place).scrollIntoView());
+        find("through")?.replaceChildren(...(selection.frame ? [
+            `Selected: ${chosenName()}. `, link("call sites", "call-sites"), " ",
+            ...(hasHolders ? [link("heap map", "heap-map"), " "] : []), link("sizes", "sizes"), " ",
+            showAll()] : []));
+    }
     function draw() {
         const isNew = shownAt !== selection.moment;
-        shownAt = selection.moment;
+        const isFiltered = shownFrame !== selection.frame;
+        [shownAt, shownFrame] = [selection.moment, selection.frame];
         if (isNew) pairs = pairsAt(shownAt);
         drawTime();
         if (sizeCharts.length) drawSizes();
+        if (isFiltered) writeFrame();
         if (!body) return;
-        if (isNew) fillTable();
+        if (isNew || isFiltered) fillTable();
         rows.forEach((row, stack) => row.classList.toggle("selected", isSelected(stack)));
     }
     onSelection(draw);

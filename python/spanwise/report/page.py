@@ -15,19 +15,20 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from spanwise.errors import InvalidError
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.recording_set import RecordingSet
 from spanwise.report import charts, sections
 from spanwise.report.facts import FLAME_SITES, SITES, Facts, gather, gather_set
-from spanwise.report.moments import COUNT_MAX, StackData, bits_of, counts_of, frames_of, packed
+from spanwise.report.moments import StackData, changed_rows, counts_of, frames_of
 from spanwise.report.sections import Section, section
 from spanwise.results.files import check_output, write_whole
 from spanwise.tables.table import SizeClassTable
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from spanwise.heap.options import HeapOptions
     from spanwise.optimizer.result import OptimizeResult
     from spanwise.results.jobs import Progress
@@ -103,17 +104,21 @@ def _contents(made: Sequence[Section]) -> str:
     return "".join(groups)
 
 
+OTHERS = -1
+"""The number of all stacks that have none."""
+
+
 def _frames(facts: Facts, stacks: StackData) -> dict[str, Any]:
-    """Return the heap maps, and which of the largest sites have objects in each cell."""
+    """Return the heap maps, and how many objects of the largest sites are in each cell."""
     made = frames_of(facts.maps, partial(charts.place_in_time, facts.timeline))
     if not facts.has_sites:
         return made
+    before: dict[int, NDArray[np.uint8]] = {}
     for i, (frame, moment) in enumerate(zip(made["frames"], facts.moments, strict=True)):
         frame["stacks"] = stacks.largest(i, SITES)
         counts = counts_of(facts.maps, moment, stacks.stack_of, frame["stacks"])
-        frame["holders"] = packed(bits_of(counts))
-        if moment.live is not None:
-            frame["counts"] = [packed(row) for row in np.minimum(counts, COUNT_MAX).astype("u1")]
+        rows = dict(zip([*frame["stacks"], OTHERS], counts, strict=True))
+        frame["counts"] = changed_rows(rows, before)
     return made
 
 

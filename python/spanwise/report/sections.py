@@ -206,11 +206,12 @@ def flame_graph(facts: Facts) -> Section:
     text = (
         'What live objects keep <span class="when">at the peak</span>, by call stack. The width of'
         " a box is the bytes of the function and its callees. Hatched boxes belong to no call. A"
-        " click zooms; so does Enter, and arrow keys move. Pinned bytes are the free bytes kept;"
-        " allocations are those of the whole recording."
+        " click or Enter zooms, and selects these calls in the other sections; arrow keys move."
+        " Pinned bytes are the free bytes kept; allocations are those of the whole recording."
     )
     said = flame.sentence(facts.sites, "waste")
-    content = f"<p>{text}</p>{flame.part_of_page(OF + COUNTS, said)}"
+    selected = '<p id="through" aria-live="polite"></p>'
+    content = f"<p>{text}</p>{selected}{flame.part_of_page(OF + COUNTS, said)}"
     return Section("Flame graph", content, is_simulated=True)
 
 

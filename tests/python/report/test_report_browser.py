@@ -6,14 +6,16 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import spanwise as sw
 from spanwise import _format
 from spanwise.report import facts as facts_of
-from spanwise.report.moments import StackData, packed
+from spanwise.report.moments import StackData, changed_rows, packed
 
 from tests.python.browser import Page, browse, needs_browser, probe, unpacked
 from tests.python.helpers import make_ops, random_ops
@@ -162,10 +164,11 @@ def objects_by_cell(
 
 
 def test_the_holders_of_each_cell(sites_page: Path) -> None:
-    """The sites of a span's objects, in each of the span's cells, and how many at the peak."""
+    """The sites of a span's objects, in each of the span's cells, and how many of each."""
     page, recording = Page(sites_page.read_text(encoding="utf-8")), with_sites()
     peak = [one.id for one in recording.live_sites("go")]  # stacks are in this order
     assert len(peak) == 12
+    rows: dict[int, list[int]] = {}
     seen = 0
     for frame in page.data("frames")["frames"]:
         is_peak = frame["at"] == "peak-resident"
@@ -174,26 +177,33 @@ def test_the_holders_of_each_cell(sites_page: Path) -> None:
         sites = [one.id for one in recording.live_sites("go", at)]
         shown = [peak[stack] for stack in frame["stacks"]]
         assert set(shown) == set(sites) and (shown == sites or not is_peak)
-        for cell, bits in enumerate(unpacked(frame["holders"], 2)):
-            found = {site for i, site in enumerate(shown) if bits >> i & 1}
-            assert found == set(wanted.get(cell, {})) and bits >> len(shown) == 0
-            seen += len(found)
-        assert ("counts" in frame) == is_peak
-        counts = [unpacked(one) for one in frame.get("counts", ())]
-        for site, row in zip(shown, counts, strict=False):
-            assert row == [min(wanted.get(i, {}).get(site, 0), 255) for i in range(len(row))]
+        for site, text in zip([*shown, 0], frame["counts"], strict=True):
+            more = unpacked(text)
+            before = rows.get(site, [0] * len(more))
+            rows[site] = [(one + two) % 256 for one, two in zip(before, more, strict=True)]
+            counts = [wanted.get(cell, {}).get(site, 0) for cell in range(len(more))]
+            assert rows[site] == [min(count, 255) for count in counts]
+            seen += sum(counts)
     assert seen > 1000
 
 
-@pytest.mark.parametrize("kind", ["u1", "<u2"])
-def test_runs_of_equal_values_are_short(kind: str) -> None:
+def test_runs_of_equal_values_are_short() -> None:
     """Runs at the limits of a control byte, without and with repetition."""
     rng = np.random.default_rng(3)
     runs = np.concatenate([[1, 2, 3, 4, 128, 129, 130, 131, 258, 259], rng.integers(1, 9, 200)])
     for values in (np.repeat(rng.integers(0, 250, len(runs)), runs), np.arange(250), [7], [5, 5]):
-        made = np.array(values, kind)
-        assert unpacked(packed(made), made.itemsize) == made.tolist()
-    assert len(base64.b64decode(packed(np.zeros(8192, kind)))) <= 64 * 3
+        made = np.array(values, np.uint8)
+        assert unpacked(packed(made)) == made.tolist()
+    assert len(base64.b64decode(packed(np.zeros(8192, np.uint8)))) <= 64 * 2
+
+
+def test_counts_are_differences_from_an_earlier_moment() -> None:
+    """By hand: 3 becomes 1 and then 255, modulo 256; the second site is not in the second row."""
+    before: dict[int, Any] = {}
+    row = partial(np.array, dtype=np.uint8)
+    moments = {7: row([3, 0]), 9: row([2, 2])}, {7: row([1, 0])}, {9: row([2, 5]), 7: row([255, 0])}
+    made = [[unpacked(text) for text in changed_rows(rows, before)] for rows in moments]
+    assert made == [[[3, 0], [2, 2]], [[254, 0]], [[0, 3], [254, 0]]]
 
 
 def test_sites_that_are_merged_hold_cells_together() -> None:
@@ -297,6 +307,7 @@ def test_map_sites_and_time_line_are_linked(sites_page: Path, tmp_path: Path) ->
     said, count, moment, chosen = output["early"]
     assert moment == output["brushed"] and len(chosen) == count == len(early[1]) > 1
     assert said.startswith("Objects in the spans of the cell at 8.0 KiB, at ")
+    assert sorted(map(int, re.findall(r"(\d+) of ", said))) == sorted(early[1].values())
     second = [one.id for one in with_sites().live_sites("go", f"#{op}")][1]
     held = sum(second in of_site for of_site in early.values())
     assert output["row"][0].startswith(f"{held} of ") and "at the peak" not in output["row"][0]
@@ -479,3 +490,82 @@ def test_small_sites_have_no_row(tmp_path: Path) -> None:
     ]
     rows, others = output["early"]
     assert len(rows) == 4 and rows[-2:] == ["8 B", "8 B"] and others == ""
+
+
+@needs_browser
+def test_a_click_in_the_flame_graph_filters_the_other_sections(
+    named_page: Path, tmp_path: Path
+) -> None:
+    """By hand: sites of 2 and 54 bytes go through middle; only the first lives after 1 us."""
+    script = r"""
+    const find = (name) => document.getElementById(name), timeline = find("timeline");
+    timeline.setPointerCapture = () => {};
+    const press = (kind, x) => {
+        const { left, top, width } = timeline.getBoundingClientRect();
+        timeline.dispatchEvent(new PointerEvent(kind,
+            { clientX: left + (width * x) / 820, clientY: top + 9 }));
+    };
+    const names = () => [...document.querySelectorAll("#flame g")]
+        .map((g) => g.getAttribute("aria-label").split("\n")[0]);
+    const click = (name) => [...document.querySelectorAll("#flame g")]
+        .find((g) => g.getAttribute("aria-label").startsWith(name)).querySelector("rect")
+        .dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    const canvas = find("map");
+    const pixel = (cell) => [...canvas.getContext("2d").getImageData(4 * cell + 2, 2, 1, 1).data];
+    const look = () => ({
+        sizes: [...document.querySelectorAll("#call-sites tbody td:nth-child(3)")]
+            .map((cell) => cell.textContent),
+        more: find("more-sites").textContent,
+        boxes: [...document.querySelectorAll("#size-chart .live")]
+            .filter((box) => Number(box.getAttribute("height")) > 0).map((box) => box.dataset.slot),
+        map: find("holders").textContent, flame: names(), through: find("through").textContent,
+        classes: [...find("sizes-of").children].map((one) => one.textContent),
+        pixels: [0, 1, 2].map((cell) => pixel(cell).join()),
+    });
+    const set = (name, key, value) => {
+        find(name)[key] = value;
+        find(name).dispatchEvent(new Event("change"));
+    };
+    set("flame-of", "value", "requested");
+    output = { whole: look() };
+    click("middle");
+    output.middle = look();
+    press("pointerdown", 420);
+    press("pointerup", 430);
+    output.early = look();
+    find("more-sites").querySelector("button").click();
+    output.all = look();
+    find("shown").querySelector("button").click();
+    set("flame-view", "value", "inverted");
+    click("leaf");
+    output.leaf = look();
+    document.querySelector("#call-sites tbody tr").click();
+    output.site = look();
+    click("leaf");
+    set("flame-view", "value", "icicle");
+    output.icicle = look();
+    """
+    output = probe(tmp_path, named_page, script)
+    whole, middle, early, leaf = (output[name] for name in ("whole", "middle", "early", "leaf"))
+    assert whole["sizes"] == ["2 B", "12 B", "54 B"] and whole["boxes"] == ["8", "16", "64"]
+    assert whole["more"] == whole["through"] == ""
+    assert middle["sizes"] == ["2 B", "54 B"] and middle["boxes"] == ["8", "64"]
+    name = "calls through middle (a.c:20)"
+    assert middle["more"] == f"Only {name}. show all "
+    assert middle["through"] == f"Selected: {name}. call sites heap map sizes show all"
+    assert re.match(
+        rf"2 of \d+ cells are of spans with objects of {re.escape(name)} at the peak", middle["map"]
+    )
+    assert middle["classes"] == ["1 in slots of 8 B", "1 in slots of 64 B", "show all"]
+    same = [one == two for one, two in zip(whole["pixels"], middle["pixels"], strict=True)]
+    assert same == [True, False, True]  # the span of site 2 is pale
+    assert "main (a.c:91)" in whole["flame"] and "main (a.c:91)" not in middle["flame"]
+    # Another moment keeps the zoom and the filter.
+    assert early["sizes"] == ["2 B"] and early["boxes"] == ["8"]
+    assert "main (a.c:91)" not in early["flame"] and "middle (a.c:20)" in early["flame"]
+    assert output["all"]["sizes"] == ["2 B", "12 B"] and output["all"]["through"] == ""
+    assert "main (a.c:91)" in output["all"]["flame"]
+    # In an inverted graph, the calls of a function; a click on a row selects its site only.
+    assert leaf["sizes"] == ["2 B", "12 B"] and leaf["boxes"] == ["8", "16"]
+    assert output["site"]["sizes"] == whole["sizes"] and output["site"]["boxes"] == ["8"]
+    assert output["icicle"]["sizes"] == whole["sizes"] and output["icicle"]["through"] == ""
