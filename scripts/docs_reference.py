@@ -2,8 +2,8 @@
 """Generates the reference pages of the site: Python names by autodoc, C headers by declaration.
 
 A Python class has a page, and so have the functions, the errors, `lessons`, `plots` and
-`workloads`. A C
-header has a page, and each function, type and macro in it an anchor with its comment.
+`workloads`. A header of C or C++ has a page, and each function, type, macro and public member in it
+an anchor with its comment.
 """
 
 from __future__ import annotations
@@ -148,11 +148,12 @@ def header_pages(root: Path) -> dict[str, str]:
         first, rest = _first_comment(text)
         title = first.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".:")
         rows += f"\n   * - :doc:`{header.name} <{header.stem}>`\n     - {escaped(title)}"
-        body = [prose(first, known), f"``#include <spanwise/{header.name}>``"]
-        if header.suffix == ".h":
+        language = "c" if header.suffix == ".h" else "cpp"
+        body = [prose(first, known, language), f"``#include <spanwise/{header.name}>``"]
+        if language == "c":
             body += [_rendered(item, known, seen) for item in items(rest)]
         else:
-            body.append(code(rest, "cpp"))
+            body += cpp_classes(rest, known)
         found[header.stem] = page(header.name, *body)
     intro = "Include ``<spanwise/spanwise.h>``, or the header of a subject."
     found["index"] = page("C", intro, rows, _toctree(sorted(found)))
@@ -267,6 +268,68 @@ def _described(chunk: str) -> tuple[str, str]:
     return ("c:type", named.group(1)) if named else ("", "")
 
 
+# --- C++ -----------------------------------------------------------------------------------------
+
+_DETAIL = re.compile(
+    r"^namespace detail \{\n.*?^\} // namespace detail\n", re.MULTILINE | re.DOTALL
+)
+_CLASS = re.compile(
+    r"((?:template <[^>]*> )?)class (\w+)( final)?( : [^{]*?)? \{(.*)\};", re.DOTALL
+)
+
+
+def cpp_classes(text: str, known: set[str]) -> Iterator[str]:
+    """Yield the classes of a header with their public members, and its functions.
+
+    Args:
+        text: of the header, after its first comment.
+        known: C functions that are linked.
+    """
+    text = re.sub(
+        r"^(namespace spanwise \{|\} // namespace spanwise)$", "", text, flags=re.MULTILINE
+    )
+    for comment, declared in _declarations(_DETAIL.sub("", text)):
+        found = _CLASS.fullmatch(declared)
+        if found is None:
+            yield _cpp_rendered(_cpp_directive(declared), prose(comment, known))
+            continue
+        template, name, final, bases, inside = found.groups()
+        shown = "" if bases is None or "detail::" in bases else bases.rstrip()
+        public = inside.partition("public:\n")[2].partition("  private:\n")[0]
+        members = [
+            _cpp_rendered(_cpp_directive(member), prose(said, known))
+            for said, member in _declarations(textwrap.dedent(public))
+            if not member.endswith("= delete;")
+        ]
+        directive = f".. cpp:class:: {template}spanwise::{name}{final or ''}{shown}"
+        yield _cpp_rendered(directive, "\n\n".join([prose(comment, known), *members]))
+
+
+def _declarations(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the comment and the text of each declaration."""
+    comment = ""
+    for chunk in _chunks(text):
+        match = _COMMENT.fullmatch(chunk)
+        if match:
+            comment = _plain(match)
+        elif chunk and not chunk.startswith("#"):
+            yield comment, chunk
+            comment = ""
+
+
+def _cpp_directive(declared: str) -> str:
+    """Return the directive of a type or function, without its body."""
+    if declared.startswith("using "):
+        return f".. cpp:type:: {declared.removeprefix('using ').rstrip(';')}"
+    signature = " ".join(re.split(r"\{|;| : |= default", declared)[0].split())
+    scope = "spanwise::" if re.search(r"\boperator\W", signature) else ""
+    return f".. cpp:function:: {re.sub(r'(?=operator)', scope, signature, count=1)}"
+
+
+def _cpp_rendered(directive: str, text: str) -> str:
+    return f"{directive}\n\n{textwrap.indent(text.strip(), '   ')}".rstrip()
+
+
 def code(text: str, language: str = "c") -> str:
     """Return a code block."""
     return f".. code-block:: {language}\n\n" + textwrap.indent(text.strip("\n"), "   ")
@@ -278,12 +341,12 @@ def escaped(text: str) -> str:
     return re.sub(r"`([^`\n]+)`", r"``\1``", text)
 
 
-def prose(comment: str, known: set[str]) -> str:
+def prose(comment: str, known: set[str], language: str = "c") -> str:
     """Return a comment: paragraphs, and indented or aligned lines as they are."""
     parts = []
     for part in re.split(r"\n\s*\n", comment):
         if re.search(r"^ |\S {2,}\S", part, re.MULTILINE):
-            parts.append(code(textwrap.dedent(part)))
+            parts.append(code(textwrap.dedent(part), language))
             continue
         parts.append(_NAMES.sub(lambda match: _reference(match, known), escaped(part)))
     return "\n\n".join(parts)

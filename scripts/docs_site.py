@@ -99,7 +99,7 @@ def gather(source: Path) -> None:
         for name, text in found.items():
             (source / f"docs/reference/{folder}/{name}.rst").write_text(text, encoding="utf-8")
     (source / "_static").mkdir()
-    for name in ("site.css", "search.js"):
+    for name in ("site.css", "search.js", "favicon.svg"):
         shutil.copy(ROOT / "docs/site" / name, source / "_static")
     shutil.copy(ROOT / "docs/site/conf.py", source)
     sample_report(source / "_static")

@@ -19,6 +19,7 @@ autodoc_preserve_defaults = True
 maximum_signature_line_length = 88
 html_theme = "furo"
 html_title = "spanwise"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_js_files = ["search.js"]

@@ -5,7 +5,7 @@
 // The text of an element without the sections and definitions in it, which have anchors themselves.
 function ownText(element) {
     const copy = element.cloneNode(true);
-    for (const inner of copy.querySelectorAll("section, dl.py, dl.c, .headerlink")) inner.remove();
+    for (const inner of copy.querySelectorAll("section, dl.py, dl.c, dl.cpp, .headerlink")) inner.remove();
     return copy.textContent.toLowerCase();
 }
 

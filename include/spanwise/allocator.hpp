@@ -63,6 +63,7 @@ template <typename Handle> class of_handle {
 
 } // namespace detail
 
+/* A standard allocator on the default heap. It has no state, so all are equal. */
 template <typename T> class allocator {
   public:
     using value_type = T;
@@ -72,6 +73,7 @@ template <typename T> class allocator {
     constexpr allocator() noexcept = default;
     template <typename U> constexpr allocator(const allocator<U> &) noexcept {}
 
+    /* Allocate an array of objects that are not constructed. Throws std::bad_alloc. */
     T *allocate(std::size_t count) {
         void *p = over_aligned ? allocate_aligned(count)
                   : count == 1 ? sw_fast_malloc(sizeof(T))
@@ -80,6 +82,7 @@ template <typename T> class allocator {
         return static_cast<T *>(p);
     }
 
+    /* Free an array. count: as it was allocated. */
     void deallocate(T *p, std::size_t count) noexcept {
         if (over_aligned) {
             sw_fast_free(p); /* not sized: the alignment may have decided its class */
@@ -123,12 +126,15 @@ class heap {
     heap(const heap &) = delete;
     heap &operator=(const heap &) = delete;
 
+    /* Return the handle, for the functions of heap.h. */
     sw_heap *get() const noexcept { return heap_; }
 
   private:
     sw_heap *heap_;
 };
 
+/* A standard allocator on a heap, which must outlive the containers. Two are equal if their heaps
+ * are. get() returns the handle. */
 template <typename T> class heap_allocator : public detail::of_handle<sw_heap> {
   public:
     using value_type = T;
@@ -138,6 +144,7 @@ template <typename T> class heap_allocator : public detail::of_handle<sw_heap> {
     template <typename U>
     heap_allocator(const heap_allocator<U> &other) noexcept : of_handle(other.get()) {}
 
+    /* Allocate an array of objects that are not constructed. Throws std::bad_alloc. */
     T *allocate(std::size_t count) {
         std::size_t bytes = detail::array_bytes<T>(count);
         void *p = over_aligned ? sw_heap_alloc_aligned(get(), bytes, alignof(T), 0)
@@ -146,6 +153,7 @@ template <typename T> class heap_allocator : public detail::of_handle<sw_heap> {
         return static_cast<T *>(p);
     }
 
+    /* Free an array. count: as it was allocated. */
     void deallocate(T *p, std::size_t count) noexcept {
         if (over_aligned) {
             sw_heap_free(get(), p); /* the alignment may have decided its class */

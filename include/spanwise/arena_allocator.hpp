@@ -37,6 +37,7 @@ class arena {
     arena(const arena &) = delete;
     arena &operator=(const arena &) = delete;
 
+    /* Return the handle, for the functions of arena.h. */
     sw_arena *get() const noexcept { return arena_; }
 
   private:
@@ -53,6 +54,8 @@ inline void *arena_bytes(sw_arena *arena, std::size_t bytes, std::size_t align) 
 
 } // namespace detail
 
+/* A standard allocator in an arena, which must outlive the containers. Two are equal if their
+ * arenas are. get() returns the handle. */
 template <typename T> class arena_allocator : public detail::of_handle<sw_arena> {
   public:
     using value_type = T;
@@ -62,20 +65,25 @@ template <typename T> class arena_allocator : public detail::of_handle<sw_arena>
     template <typename U>
     arena_allocator(const arena_allocator<U> &other) noexcept : of_handle(other.get()) {}
 
+    /* Allocate an array of objects that are not constructed. Throws std::bad_alloc. */
     T *allocate(std::size_t count) {
         return static_cast<T *>(
             detail::arena_bytes(get(), detail::array_bytes<T>(count), alignof(T)));
     }
+    /* Do nothing: the array is freed with the arena. */
     void deallocate(T *, std::size_t) noexcept {}
 };
 
 #ifdef SPANWISE_HAS_ARENA_RESOURCE
 
+/* C++17: a memory resource in an arena, which must outlive the containers. Two are equal only if
+ * they are the same object. */
 class arena_resource final : public std::pmr::memory_resource {
   public:
     explicit arena_resource(const arena &from) noexcept : arena_(from.get()) {}
     explicit arena_resource(sw_arena *from) noexcept : arena_(from) {}
 
+    /* Return the handle, for the functions of arena.h. */
     sw_arena *get() const noexcept { return arena_; }
 
   private:

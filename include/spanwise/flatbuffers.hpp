@@ -19,15 +19,17 @@
 
 namespace spanwise {
 
-/* Base: flatbuffers::Allocator. */
+/* The allocator of a builder, in an arena that outlives it. Base: flatbuffers::Allocator. */
 template <typename Base> class flatbuffers_allocator final : public Base {
   public:
     explicit flatbuffers_allocator(const arena &from) noexcept : arena_(from.get()) {}
     explicit flatbuffers_allocator(sw_arena *from) noexcept : arena_(from) {}
 
+    /* Allocate a buffer, aligned to 16 bytes. Throws std::bad_alloc. */
     std::uint8_t *allocate(std::size_t bytes) override {
         return static_cast<std::uint8_t *>(detail::arena_bytes(arena_, bytes, 16));
     }
+    /* Do nothing: the buffer is freed with the arena. */
     void deallocate(std::uint8_t *, std::size_t) override {}
 
   private:

@@ -206,6 +206,87 @@ PAGE = """\
 """
 
 
+CPP_HEADER = """\
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Crates: hold boxes.
+ *
+ *     spanwise::crate<int> c;
+ */
+#include <spanwise/box.h>
+
+namespace spanwise {
+
+namespace detail {
+
+/* Not shown. */
+template <typename T> class base {};
+
+} // namespace detail
+
+/* A crate; sw_box_put fills it. */
+template <typename T> class crate final : public detail::base<T> {
+  public:
+    using value_type = T;
+
+    explicit crate(const T &from = T()) noexcept : from_(from) {}
+    ~crate() { (void)from_; }
+    crate(const crate &) = delete;
+
+    /* Return how
+     * many. */
+    T many(int kind) const {
+        if (kind) return T(); /* none */
+        return from_;
+    }
+
+  private:
+    T from_;
+};
+
+/* Open crates. */
+class open : public std::exception {
+  public:
+    open() = default;
+};
+
+template <typename T> bool operator==(const crate<T> &, int) noexcept {
+    return true;
+}
+
+} // namespace spanwise
+"""
+CPP_PAGE = """\
+.. code-block:: cpp
+
+   spanwise::crate<int> c;
+
+``#include <spanwise/crate.hpp>``
+
+.. cpp:class:: template <typename T> spanwise::crate final
+
+   A crate; \\ :c:func:`sw_box_put`\\  fills it.
+
+   .. cpp:type:: value_type = T
+
+   .. cpp:function:: explicit crate(const T &from = T()) noexcept
+
+   .. cpp:function:: ~crate()
+
+   .. cpp:function:: T many(int kind) const
+
+      Return how
+      many.
+
+.. cpp:class:: spanwise::open : public std::exception
+
+   Open crates.
+
+   .. cpp:function:: open()
+
+.. cpp:function:: template <typename T> bool spanwise::operator==(const crate<T> &, int) noexcept
+"""
+
+
 def test_the_tables_of_contents_are_whole() -> None:
     assert list(docs_site.wrong_entries(ROOT)) == []
     assert docs_site.entries(ROOT)[0] == "README"
@@ -219,6 +300,13 @@ def test_a_page_of_a_header(tmp_path: Path) -> None:
     assert found["box"].endswith(PAGE)
 
 
+def test_a_page_of_a_header_of_cplusplus(tmp_path: Path) -> None:
+    (tmp_path / "include/spanwise").mkdir(parents=True)
+    (tmp_path / "include/spanwise/box.h").write_text(HEADER)
+    (tmp_path / "include/spanwise/crate.hpp").write_text(CPP_HEADER)
+    assert docs_reference.header_pages(tmp_path)["crate"].endswith(CPP_PAGE)
+
+
 def test_every_public_name_has_one_anchor() -> None:
     text = "\n".join(docs_reference.header_pages(ROOT).values())
     blocks = re.findall(r"^\.\. c:function:: (.*?)\n\n", text, re.M | re.S)
@@ -226,6 +314,10 @@ def test_every_public_name_has_one_anchor() -> None:
     headers = "".join(path.read_text() for path in (ROOT / "include/spanwise").glob("*.h"))
     declared = set(re.findall(r"^SW_API [^;(]*?\b(sw_\w+)\(", headers, re.M))
     assert len(found) == len(set(found)) and declared <= set(found) and len(declared) > 200
+    cpp = "".join(path.read_text() for path in (ROOT / "include/spanwise").glob("*.hpp"))
+    classes = re.findall(r"^.. cpp:class:: .*?spanwise::(\w+)", text, re.M)
+    declared = set(re.findall(r"\bclass (\w+)", cpp)) - {"of_handle"}  # of detail
+    assert sorted(classes) == sorted(declared) and len(declared) == 7
     pages = "\n".join(docs_reference.python_pages().values())
     assert sorted(re.findall(r"^\.\. \S+:: spanwise\.(\w+)$", pages, re.M)) == sorted(sw.__all__)
 
@@ -271,15 +363,18 @@ addEventListener("DOMContentLoaded", () => {{
 
 
 def test_the_sidebar_is_short_and_calls_are_links(tmp_path: Path) -> None:
-    """A site of four pages with the configuration of the site."""
+    """A site of five pages with the configuration of the site."""
     for module in ("sphinx", "furo", "myst_nb"):
         pytest.importorskip(module, reason=f"{module} is not installed (extra: docs)")
     source = tmp_path / "source"
     (source / "docs/decisions").mkdir(parents=True)
     (source / "_static").mkdir()
     shutil.copy(ROOT / "docs/site/conf.py", source)
+    shutil.copy(ROOT / "docs/site/favicon.svg", source / "_static")
     contents = "# {}\n\n```{{toctree}}\n{}\n```\n"
-    (source / "docs/index.md").write_text(contents.format("Start", "background\npython"))
+    (source / "docs/index.md").write_text(contents.format("Start", "background\npython\narena"))
+    page = docs_reference.header_pages(ROOT)["arena_allocator"]
+    (source / "docs/arena.rst").write_text(page)
     (source / "docs/background.md").write_text(contents.format("Background", "decisions/0001"))
     (source / "docs/decisions/0001.md").write_text("# Decided\n")
     (source / "docs/python.rst").write_text(
@@ -303,6 +398,11 @@ def test_the_sidebar_is_short_and_calls_are_links(tmp_path: Path) -> None:
         r'href="#spanwise.Recording.open"[^>]*><code[^>]*><span[^>]*>open\(\)', article
     )
     assert "leave the `with` of hold()" in re.sub("<[^>]*>", "", article)  # in an example
+    article, _ = page_and_sidebar("arena.html")
+    for name in ("arena", "arena_allocator", "arena_resource"):
+        length = len(name)
+        assert re.search(rf'<dt class="[^"]*" id="_CPPv4\w*N8spanwise{length}{name}E"', article)
+    assert re.search(r'<dt class="[^"]*" id="\w*15arena_allocator8allocate', article)
 
 
 @pytest.mark.parametrize("name", readme_charts.PICTURES)
