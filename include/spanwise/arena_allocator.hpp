@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* C++11 and later: containers whose memory is freed with an arena, in one step.
  *
- *     spanwise::arena arena;                        outlives the containers
+ *     spanwise::arena arena; // outlives the containers
  *     std::vector<int, spanwise::arena_allocator<int>> v{spanwise::arena_allocator<int>(arena)};
  *
- *     spanwise::arena_resource resource(arena);     C++17
+ *     spanwise::arena_resource resource(arena); // C++17
  *     std::pmr::vector<std::pmr::string> words(&resource);
  *
  * deallocate does nothing: memory that a container gives up, e.g. when it grows, is freed with the

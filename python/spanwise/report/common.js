@@ -55,6 +55,11 @@ function callersOf(stack) {
     const callers = data.stacks[stack].filter((frame) => !runtime.has(frame));
     return callers.length ? callers.map((frame) => data.names[frame]).reverse() : framesOf(stack);
 }
+// The innermost of each run of recursive calls.
+function distinctCallers(stack) {
+    const functions = callersOf(stack).map((name) => name.replace(/:\d+\)$/, ")"));
+    return callersOf(stack).filter((_, i) => functions[i] !== functions[i - 1]);
+}
 const isSite = (stack) =>
     stack < data.stacks.length && !framesOf(stack)[0].endsWith(" more call sites]");
 // Its innermost functions, each once.

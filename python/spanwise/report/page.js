@@ -258,7 +258,7 @@ function holds(stack, cell) {
     function rowOf(stack) {
         if (!rows.has(stack)) {
             const row = rows.get(0).cloneNode(true);
-            const [first, ...others] = callersOf(stack).slice(0, 4);
+            const [first, ...others] = distinctCallers(stack).slice(0, 4);
             const through = data.through[stack] ? ` through ${data.through[stack]}` : "";
             row.lastElementChild.textContent = [first + through, ...others].join("\n");
             links(row, stack);

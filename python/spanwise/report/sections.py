@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from spanwise import _format, _lib
@@ -180,6 +182,9 @@ def call_sites(facts: Facts) -> Section:
     return Section("Call sites", f"{text}{_table(rows, head, 4, stacks)}{more}", is_simulated=True)
 
 
+_LINE = re.compile(r":\d+\)$")
+
+
 def _innermost(site: LiveSite) -> str:
     """Return the first callers of a site, one per line."""
     first, *others = _callers(site)
@@ -196,9 +201,13 @@ def _stack(site: LiveSite) -> str:
 
 
 def _callers(site: LiveSite) -> Sequence[str]:
-    """Return the first callers of a site, without those of a runtime if there are others."""
+    """Return the first callers of a site, without those of a runtime if there are others.
+
+    Of a run of recursive calls the innermost is shown.
+    """
     names = site.names or site.frames or ("unknown",)
-    return ([name for name in names if not is_runtime(name)] or names)[:4]
+    callers = [name for name in names if not is_runtime(name)] or names
+    return [next(run) for _, run in groupby(callers, partial(_LINE.sub, ")"))][:4]
 
 
 def flame_graph(facts: Facts) -> Section:

@@ -111,22 +111,28 @@ def test_tables_sort_and_filter(sites_page: Path, tmp_path: Path) -> None:
 
 @needs_browser
 def test_call_sites_without_frames_of_a_runtime(tmp_path: Path) -> None:
-    """Callers keep the folders of their files; frames of a runtime are shown if all are."""
+    """Callers keep the folders of their files; frames of a runtime are shown if all are.
+
+    Of recursive calls the innermost is shown.
+    """
     importing = "exec_module (<frozen importlib._bootstrap_external>:940)"
     names = (
         (importing, "load (re/__init__.py:124)", importing, "<module> (app/main.py:1)"),
         (importing,),
+        ("walk (t.c:9)", "walk (t.c:7)", "walk (t.c:7)", "walk (s.c:7)", "main (t.c:3)"),
     )
     page = tmp_path / "x.html"
-    write_named(page, (54, 2), names)
+    write_named(page, (54, 2, 2), names)
     script = r"""
     const cells = [...document.querySelectorAll("#call-sites tbody td:last-child")];
     output = [cells.map((cell) => cell.firstChild.textContent.split("\n"))];
     cells.find((cell) => cell.textContent.includes("load")).querySelector("button.link").click();
     output.push(document.getElementById("holders").textContent);
+    output.push(data.stacks.map((_, stack) => distinctCallers(stack)));
     """
-    callers, said = probe(tmp_path, page, script)
-    assert sorted(callers) == [[importing], [names[0][1], names[0][3]]]
+    callers, said, made = probe(tmp_path, page, script)
+    walk = ["walk (t.c:9)", "walk (s.c:7)", "main (t.c:3)"]
+    assert sorted(callers) == sorted(made) == [[importing], [names[0][1], names[0][3]], walk]
     assert f"objects of {names[0][1]} < {names[0][3]} at the peak" in said
 
 
