@@ -190,7 +190,9 @@
         draw();
         const path = pathOf(node), stacks = path.length ? stacksThrough(path) : [];
         const frame = stacks.length ? { name: node.name, stacks: new Set(stacks) } : null;
-        if (frame || shownFrame) select({ ...NOTHING, frame: (shownFrame = frame) });
+        if (!frame && !shownFrame) return;
+        shownFrame = frame;
+        select({ ...NOTHING, frame });
     }
     const stacksThrough = (path) => [...data.stacks.keys()].filter((stack) => {
         const frames = shownFrames(data.stacks[stack]);
