@@ -122,15 +122,23 @@ def y_axis(
     return "".join(made)
 
 
+_AFTER_AXIS, _HALF_LETTER = 12, 3.5
+
+
 def x_axis(
     scale: Scale, marks: Sequence[float], text: Callable[[float], str], y: float, unit: str
 ) -> str:
-    """Draw ticks below the picture with their values, and the unit below them."""
+    """Draw ticks below the picture with their values, and the unit below them.
+
+    A value that would be cut at the end of the picture ends there instead of below its tick.
+    """
     made = [element("line", x1=scale.start, x2=scale.end, y1=y, y2=y, class_="axis")]
     for mark in marks:
         x = scale.at(mark)
         made.append(element("line", x1=x, x2=x, y1=y, y2=y + 4, class_="axis"))
-        made.append(words(x, y + 16, text(mark), "middle"))
+        value, end = text(mark), scale.end + _AFTER_AXIS
+        is_cut = x + _HALF_LETTER * len(value) > end
+        made.append(words(end if is_cut else x, y + 16, value, "end" if is_cut else "middle"))
     made.append(words(scale.end, y + 31, unit, "end", class_="unit"))
     return "".join(made)
 

@@ -243,6 +243,18 @@ def test_places_on_a_logarithmic_axis() -> None:
     assert places == pytest.approx([100, 100, 90, 60, 20, 20])
 
 
+@pytest.mark.parametrize(("text", "place"), [("4 B", "362 middle"), ("64 KiB", "374 end")])
+def test_the_last_value_of_an_axis_is_in_the_picture(text: str, place: str) -> None:
+    """The axis ends 14 before the end of a narrow picture: room for half of "4 B"."""
+    axis = charts.Scale(0, 4, 52, 362)
+    drawn = charts.x_axis(axis, [0, 4], lambda mark: text if mark else "0", 100, "")
+    (x, anchor), *_ = re.findall(
+        rf'<text x="(\d+)" y="116" text-anchor="(\w+)"[^>]*>{text}<', drawn
+    )
+    assert f"{x} {anchor}" == place
+    assert '<text x="52" y="116" text-anchor="middle"' in drawn
+
+
 # --- sentences and tables of the page -------------------------------------------------------------
 
 

@@ -346,6 +346,10 @@ def test_charts_fit_a_phone(sites_page: Path, tmp_path: Path) -> None:
     output = {
         over: parts.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText),
         wide: document.documentElement.scrollWidth,
+        cut: [...document.querySelectorAll("main svg text")].filter(isShown).filter((one) => {
+            const [text, all] = [one, one.closest("svg")].map((two) => two.getBoundingClientRect());
+            return text.left < all.left - 1 || text.right > all.right + 1;
+        }).map((one) => one.textContent),
         shown: [charts.length, charts.indexOf(timeline)],
         brushed: Number(document.getElementById("when").value),
         line: Number(timeline.querySelector(".now").getAttribute("x1")),
@@ -354,7 +358,7 @@ def test_charts_fit_a_phone(sites_page: Path, tmp_path: Path) -> None:
     };
     """
     output = probe(tmp_path, sites_page, script, width=400)
-    assert output["over"] == [] and output["wide"] <= 400
+    assert output["over"] == output["cut"] == [] and output["wide"] <= 400
     assert output["shown"] == [2, 1] and output["text"] > 10  # legible: 12 pixels
     frames = Page(sites_page.read_text(encoding="utf-8")).data("frames")["frames"]
 
