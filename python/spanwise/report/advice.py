@@ -213,7 +213,7 @@ def advise(
         measured = real_runs(runs) if runs else ""
         has_peak = any((one.kind, one.certainty) == ("allocator", "simulated") for one in kept)
         ranked = _ranked(_one_change(kept), facts.under)
-        is_later = bool(ranked) and ranked[0].at == facts.later[0]
+        is_later = bool(ranked) and ranked[0].at != PEAK
         explained = [
             one for one in findings(facts, is_later) if not (has_peak and one.name == "simulated")
         ]

@@ -50,7 +50,7 @@ def verdict(facts: AdviceFacts, is_later: bool) -> str:
     """
     memory, program = facts.memory, facts.program
     if facts.python_heap is not None:
-        return _plain_python(facts, facts.python_heap)
+        return _plain_python(facts, facts.python_heap, is_later)
     if memory is None and facts.recording.attached:
         most = _format.size(facts.requested_bytes)
         return f"{program} had at most {most} requested of what it allocated in the recording."
@@ -117,16 +117,17 @@ def _elsewhere(facts: AdviceFacts, memory: ProcessMemory) -> str:
     )
 
 
-def _plain_python(facts: AdviceFacts, heap: PythonHeap) -> str:
+def _plain_python(facts: AdviceFacts, heap: PythonHeap, is_later: bool) -> str:
     """Say what the arenas of plain python3 keep, and its peak RSS."""
     peak = (
         f"{_format.size(heap.peak_resident_bytes)} in arenas for"
         f" {_format.size(heap.peak_requested_bytes)} in blocks"
     )
-    rss = f"a peak RSS of {_format.size(heap.peak_rss_bytes)}, " if heap.peak_rss_bytes else ""
+    rss = f"a peak RSS of about {_format.size(heap.peak_rss_bytes)}, "
+    rss = rss if heap.peak_rss_bytes else ""
     most = f"has {rss}at most {peak}"
     at_peak = heap.peak_resident_bytes - heap.peak_requested_bytes
-    if not heap.sites or heap.waste_bytes <= _KEPT_MORE * at_peak:
+    if not is_later:
         wasted = f"{_format.size(at_peak)} ({_format.share(at_peak, heap.peak_resident_bytes)})"
         return f"By simulation, {PLAIN} {most}: {wasted} is waste."
     count = sum(one.blocks for one in heap.sites)
