@@ -17,6 +17,7 @@
 #include <spanwise/ops.h>
 #include <spanwise/optimize.h>
 #include <spanwise/pool.h>
+#include <spanwise/pymalloc.h>
 #include <spanwise/range.h>
 #include <spanwise/reader.h>
 #include <spanwise/recyclable.h>

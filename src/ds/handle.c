@@ -25,6 +25,7 @@ static const char *const names[SW_HANDLE_KIND_COUNT] = {
     "slabs",
     "tracker",
     "shadow stack",
+    "model of pymalloc",
 };
 
 /* --- misuse ----------------------------------------------------------------------------------- */

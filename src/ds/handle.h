@@ -36,6 +36,7 @@ typedef enum sw_handle_kind {
     SW_HANDLE_SLABS,
     SW_HANDLE_TRACKER,
     SW_HANDLE_SHADOW,
+    SW_HANDLE_PYMALLOC,
     SW_HANDLE_KIND_COUNT
 } sw_handle_kind;
 

@@ -11,28 +11,12 @@
 #include "heap/target.h"
 #include "inspect/ledger.h"
 #include "os/os.h"
+#include "simulator/growth.h"
 #include "simulator/runner.h"
 #include "spanwise/stats.h"
 #include "trace/reader.h"
 
 enum { THREADS_MAX = 1 << 20 };
-
-/* --- arrays that double ----------------------------------------------------------------------- */
-
-/* Grows a mapped array until it has room for `index`; its contents stay. */
-static bool grow(void **array, size_t *capacity, size_t index, size_t item_bytes) {
-    size_t wider = *capacity == 0 ? 4096 : *capacity;
-    while (wider <= index) wider *= 2;
-    void *fresh = sw_os_map(wider * item_bytes);
-    if (fresh == NULL) return false;
-    if (*array != NULL) {
-        memcpy(fresh, *array, *capacity * item_bytes);
-        (void)sw_os_release(*array, *capacity * item_bytes);
-    }
-    *array = fresh;
-    *capacity = wider;
-    return true;
-}
 
 sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     sw_status status = sw_heap_status(heap, "runner_create");
@@ -42,7 +26,8 @@ sw_status sw_runner_create(sw_heap *heap, sw_runner **out) {
     if (runner == NULL) return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
     runner->heap = heap;
     runner->view = sw_prefetch_view(heap);
-    if (!grow((void **)&runner->objects, &runner->object_capacity, 0, sizeof(sw_runner_object))) {
+    if (!sw_grow((void **)&runner->objects, &runner->object_capacity, 0,
+                 sizeof(sw_runner_object))) {
         (void)sw_os_release(runner, sizeof *runner);
         return sw_fail(SW_NOMEM, "runner", "no memory for a runner");
     }
@@ -83,9 +68,9 @@ static sw_noinline sw_status new_cache(sw_runner *runner, uint32_t thread, uint6
     if (thread >= THREADS_MAX)
         return sw_fail(SW_LIMIT, "run", "op %" PRIu64 ": thread %u: at most %d threads", index,
                        thread, THREADS_MAX);
-    bool room =
-        thread < runner->thread_capacity ||
-        grow((void **)&runner->threads, &runner->thread_capacity, thread, sizeof *runner->threads);
+    bool room = thread < runner->thread_capacity ||
+                sw_grow((void **)&runner->threads, &runner->thread_capacity, thread,
+                        sizeof *runner->threads);
     sw_runner_thread *made = room ? &runner->threads[thread] : NULL;
     sw_status status =
         room ? sw_cache_make(runner->heap, SW_CACHE_OF_LIBRARY, &made->cache) : SW_NOMEM;
@@ -165,8 +150,8 @@ static unsigned heap_flags(const sw_op *op) {
 
 static sw_status run_alloc(sw_runner *runner, sw_cache *cache, const sw_op *op, uint64_t index) {
     if (sw_unlikely(op->object >= runner->object_capacity) &&
-        !grow((void **)&runner->objects, &runner->object_capacity, op->object,
-              sizeof(sw_runner_object)))
+        !sw_grow((void **)&runner->objects, &runner->object_capacity, op->object,
+                 sizeof(sw_runner_object)))
         return sw_fail(SW_NOMEM, "run", "op %" PRIu64 ": no memory for object %u", index,
                        op->object);
     sw_runner_object *o = &runner->objects[op->object];

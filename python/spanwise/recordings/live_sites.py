@@ -19,7 +19,7 @@ from spanwise import _format
 from spanwise._lib import lib
 from spanwise.ledger.ledger import Ledger, add_ledgers
 from spanwise.recordings.simulate import Moment, Simulation, visit_moment
-from spanwise.recordings.sites import SiteList, number_sites, same_sites
+from spanwise.recordings.sites import LABEL, SiteList, callers, number_sites, same_sites
 from spanwise.recordings.sources import Latest
 from spanwise.results.rows import Result, Rows, Value, as_rows
 from spanwise.tables.table import SizeClassTable
@@ -94,9 +94,9 @@ class LiveSites(SiteList[LiveSite], Result, Value):
         return self._with(sorted(super().merged().sites, key=lambda site: -site.waste_bytes))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, for JSON."""
+        """Return all of it, for JSON; the label of a site is its innermost callers."""
         return {
-            "sites": [site.to_dict() for site in self],
+            "sites": [{"label": callers([one], LABEL)[0], **one.to_dict()} for one in self],
             "no_site": dict(self.no_site),
             "ledger": self.ledger.to_dict(),
         }

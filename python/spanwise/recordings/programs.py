@@ -176,6 +176,8 @@ ADVICE = {
     "CPython": "record it without --keep-pymalloc, and CPython uses malloc",
 }
 """Advice about the heap of a runtime."""
+MALLOC_SWITCHES = {"PHP": "USE_ZEND_ALLOC=0"}
+"""What makes a runtime allocate with malloc."""
 _ALLOCATORS = (
     (re.compile(r"libjemalloc"), "jemalloc"),
     (re.compile(r"libtcmalloc"), "tcmalloc"),

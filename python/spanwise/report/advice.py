@@ -17,6 +17,7 @@ from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.recording import Recording
 from spanwise.report.advice_facts import PEAK, Advice, AdviceFacts
 from spanwise.report.advice_rules import RULES, benched, fitted_table, has_peaks, real_runs, spread
+from spanwise.report.python_heap import PythonHeap
 from spanwise.report.verdict import Finding, findings, nothing, verdict
 from spanwise.results.jobs import Progress, progress_bar
 from spanwise.results.rows import Result, Rows, Tabular, Value, rows_of
@@ -41,15 +42,16 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
     """The verdict on a program's memory, and advice that saves most first.
 
     Attributes:
-        verdict: how much the program wastes, in one sentence.
+        verdict: how much the program wastes, at the moment where most can be saved.
         findings: what explains it: pairs (name, text) such as ("held by", "6.0 MiB in 6,144
-            objects: main (a.c:3)"). Names: "held by" (the most requested at the peak RSS), "most
-            waste" (at another moment), "recorded", "simulated" (if no item says that),
-            "runs" and "note".
+            objects: main (a.c:3)"). Names: "held by" (the most requested at the peak RSS), "at
+            peak" (the waste then, if the verdict is of a later moment), "most waste" (at another
+            moment), "recorded", "simulated" (if no item says that), "runs" and "note".
         items: the advice.
         source: name of the recording.
         remark: a sentence that every reader must know, such as how little was recorded; or "".
         nothing: what is said where there is no advice.
+        python_heap: what plain python3 holds; None: the program is no CPython.
     """
 
     verdict: str
@@ -58,6 +60,7 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
     remark: str = ""
     nothing: str = NOTHING
     findings: tuple[Finding, ...] = ()
+    python_heap: PythonHeap | None = None
 
     @property
     def overlap(self) -> str:
@@ -96,6 +99,8 @@ class AdviceList(Value, Sequence[Advice], Result, Tabular):
             "verdict": self.verdict,
             "remark": self.remark,
             "findings": [list(one) for one in self.findings],
+            "nothing": "" if advice else self.nothing,
+            "python_heap": None if self.python_heap is None else self.python_heap.to_dict(),
             "advice": advice,
         }
 
@@ -207,14 +212,19 @@ def advise(
             kept = [one for one in kept if one.kind not in _NEEDS_SPANWISE]
         measured = real_runs(runs) if runs else ""
         has_peak = any((one.kind, one.certainty) == ("allocator", "simulated") for one in kept)
-        explained = [one for one in findings(facts) if not (has_peak and one.name == "simulated")]
+        ranked = _ranked(_one_change(kept), facts.under)
+        is_later = bool(ranked) and ranked[0].at != PEAK
+        explained = [
+            one for one in findings(facts, is_later) if not (has_peak and one.name == "simulated")
+        ]
         return AdviceList(
-            verdict(facts),
-            _ranked(_one_change(kept), facts.under),
+            verdict(facts, is_later),
+            ranked,
             recording.name,
             remark,
             nothing(facts) or NOTHING,
             (*explained, *((Finding("runs", measured),) if measured else ())),
+            facts.python_heap,
         )
 
 

@@ -17,10 +17,12 @@ from spanwise.heap.options import HeapOptions
 from spanwise.ledger.ledger import Ledger
 from spanwise.recordings.live_sites import LiveObjects, distinct
 from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory, glibc_overhead
+from spanwise.recordings.programs import ADVICE, MALLOC_SWITCHES
 from spanwise.recordings.recording import Recording
 from spanwise.recordings.sites import LABEL
 from spanwise.recordings.span_pinning import SpanPinning
-from spanwise.results.jobs import Progress
+from spanwise.report.python_heap import PLAIN, PythonHeap, python_heap_of
+from spanwise.results.jobs import Progress, no_step
 from spanwise.results.rows import Result
 from spanwise.tables.table import SizeClassTable
 
@@ -32,6 +34,11 @@ _NOISE_SHARE = 0.01
 """Advice that saves a smaller share of the resident bytes is not given,"""
 _NOISE_BYTES = 1 << 18
 """nor advice that saves fewer bytes: program starts differ by as much."""
+_BOUNDS = ("buffers", "pinning", "trim")
+_BUFFERS = "NodeArrayBufferAllocator::"
+"""Allocates Buffers of Node.js."""
+_BUFFER_BLOCKS = (8 << 10, 16 << 10)
+"""The blocks of which slices are parts: Buffer.poolSize, and the chunkSize of zlib."""
 _COMMAND_MAX = 60
 _KEPT_SHARE = 0.8
 """What malloc keeps is taken from the RSS if it has this share of the private memory."""
@@ -44,7 +51,8 @@ class Advice(Result):
     """One change and what it would save.
 
     Attributes:
-        kind: "allocator", "size", "buffers", "pinning", "trim", "retained", "caches" or "table".
+        kind: "allocator", "size", "buffers", "pinning", "restart", "arenas", "trim", "retained",
+            "caches" or "table".
         saves_bytes: resident bytes that it would save. Where `under` is set they come on top of
             what that allocator saves by itself, or are what is left after what it costs.
         at: the moment of the saving: "peak-resident", "end", or seconds since the start.
@@ -53,6 +61,8 @@ class Advice(Result):
             else "".
         finding: what costs the memory, one sentence.
         change: what to do about it, one sentence.
+        against: the run that it saves from, "plain python3" or "a run with USE_ZEND_ALLOC=0"; "":
+            the recorded one is as users run the program.
     """
 
     kind: str
@@ -62,6 +72,7 @@ class Advice(Result):
     finding: str
     change: str
     under: str = ""
+    against: str = ""
 
     @property
     def when(self) -> str:
@@ -72,14 +83,15 @@ class Advice(Result):
     def title(self) -> str:
         """The saving: "saves 1.5 MiB at the end, under spanwise only (simulated)".
 
-        An estimate of what is free or spread is a bound: "saves at most 1.5 MiB ...".
+        An estimate of what is free or spread is a bound: "saves at most 1.5 MiB ...". What a new
+        process does not have is none, because it may also have fewer objects: "saves about ...".
         """
-        only = "" if self.kind == "pinning" and "=" in self.under else " only"
-        under = f", under {self.under}{only}" if self.under else ""
-        is_bound = self.certainty == "estimated" and self.kind in ("buffers", "pinning", "trim")
-        saves = f"saves at most {_format.size(self.saves_bytes)}" if is_bound else ""
-        saves = saves or f"saves {_format.size(self.saves_bytes)}"
-        return f"{saves} {self.when}{under} ({self.certainty})"
+        under = f", under {self.under} only" if self.under else ""
+        against = f", against {self.against}" if self.against else ""
+        is_bound = self.certainty == "estimated" and self.kind in _BOUNDS
+        most = "at most " if is_bound else "about " if self.kind == "restart" else ""
+        saves = f"saves {most}{_format.size(self.saves_bytes)}"
+        return f"{saves} {self.when}{under}{against} ({self.certainty})"
 
     def __str__(self) -> str:
         return f"{self.title}: {self.finding} {self.change}"
@@ -157,6 +169,38 @@ class AdviceFacts:
         """The simulated peak of resident bytes, less what the program never wrote."""
         return max((self.peak.peak_resident_bytes or 0) - self.untouched_bytes, 0)
 
+    @cached_property
+    def python_heap(self) -> PythonHeap | None:
+        """What plain python3 holds; None if the program is no CPython, or was recorded as it is."""
+        step = self.step if callable(self.step) else no_step
+        return python_heap_of(self.recording, self._one_of_each, self.noise_bytes, step)
+
+    @property
+    def plain_rss_bytes(self) -> int:
+        """The simulated peak RSS of plain python3; 0: not known."""
+        return 0 if self.python_heap is None else self.python_heap.peak_rss_bytes
+
+    @property
+    def spanwise_rss_bytes(self) -> int:
+        """The peak RSS with the simulated heap instead of the program's malloc."""
+        memory = self.memory
+        if memory is None:
+            return 0
+        return memory.peak_rss_bytes - memory.malloc_bytes + self.resident_bytes
+
+    @cached_property
+    def buffers(self) -> tuple[int, int]:
+        """Blocks of Node.js of which Buffers may be small parts, at the peak: number and bytes."""
+        if "Node.js" not in self.recording.runtimes:
+            return 0, 0
+        sites, sizes = self.live
+        of_block = np.isin(sizes, _BUFFER_BLOCKS)
+        found, place = distinct(sites[of_block])
+        held = np.bincount(place, sizes[of_block], len(found))
+        names = self.names(found[held >= self.noise_bytes].tolist())
+        mine = np.isin(sites, [site for site, name in names.items() if _BUFFERS in name]) & of_block
+        return int(mine.sum()), int(sizes[mine].sum())
+
     @property
     def is_own_allocator(self) -> bool:
         """Whether the recorded malloc is another one than ours, and the one that users run."""
@@ -217,6 +261,28 @@ class AdviceFacts:
     def keeps(self) -> RetainedMemory | None:
         """The same; also if it was recorded under a switch that users do not set."""
         return self.retained if self.recording.allocator != "spanwise" else None
+
+    @property
+    def against(self) -> str:
+        """The run that savings in the program's malloc are from, if users run another one."""
+        return f"a run with {self.as_recorded}" if self.as_recorded else ""
+
+    @property
+    def normal(self) -> str:
+        """The runs of users, if the recorded one has a switch that they do not set."""
+        return PLAIN if self.python_heap is not None else f"runs without {self.as_recorded}"
+
+    @property
+    def next_command(self) -> str:
+        """What shows the heap of a runtime, as a sentence; ""."""
+        runtime = next(iter(self.recording.runtimes), "")
+        switch = MALLOC_SWITCHES.get(runtime, "")
+        if switch and not self.recording.attached:
+            to = f"{Path(self.recording.name).stem}-malloc.swt"
+            words = f"{switch} spanwise record -o {shlex.quote(to)} -- {self.whole_command()}"
+            return f"To see what fills {runtime}'s own heap, record it in malloc: {words}"
+        advice = ADVICE.get(runtime, "")
+        return f"Of {runtime}'s own heap: {advice}." if advice else ""
 
     @property
     def as_recorded(self) -> str:
@@ -307,6 +373,8 @@ class AdviceFacts:
     def cost(self, at: str) -> int:
         """What our heap costs, compared with the program's own; 0 if it saves, or is not known."""
         memory = self.own_memory
+        if self.plain_rss_bytes and at == PEAK:
+            return max(self.spanwise_rss_bytes - self.plain_rss_bytes, 0)
         if memory is None:
             return 0
         if at == PEAK:
@@ -325,7 +393,7 @@ class AdviceFacts:
             saved: bytes that it saves in the simulated heap.
         """
         cost = self.cost(at)
-        own = self.recording.allocator
+        own = self.recording.allocator if self.python_heap is None else PLAIN
         less = f" The {_format.size(cost)} by which spanwise exceeds {own} is already subtracted."
         less = less if cost else ""
         return saved - cost, less
@@ -335,10 +403,13 @@ class AdviceFacts:
         """Smaller savings are not worth a change."""
         return max(int(_NOISE_SHARE * self.resident_bytes), _NOISE_BYTES)
 
+    def whole_command(self) -> str:
+        """The recorded command."""
+        return shlex.join(self.recording.arguments or [self.program])
+
     def command(self) -> str:
         """The recorded command; only its first word if it is long."""
-        words = self.recording.arguments or [self.program]
-        whole = shlex.join(words)
+        words, whole = self.recording.arguments or [self.program], self.whole_command()
         return whole if len(whole) <= _COMMAND_MAX else f"{shlex.quote(words[0])} ..."
 
     def compare(self) -> str:

@@ -16,6 +16,8 @@ from spanwise.optimizer.result import OptimizeResult
 from spanwise.recordings.live_sites import LiveObjects, distinct
 from spanwise.recordings.programs import is_python_file
 from spanwise.report.advice_facts import PEAK, Advice, AdviceFacts
+from spanwise.report.python_heap import PLAIN
+from spanwise.report.runtime_rules import arenas, buffers
 
 if TYPE_CHECKING:
     from spanwise.measure.bench_result import BenchResult
@@ -43,6 +45,18 @@ _REDIS_DEFRAGMENTS = (
 def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
     """Another allocator: the simulated peak of ours against the measured one of the program's."""
     memory, simulated, own = facts.own_memory, facts.resident_bytes, facts.recording.allocator
+    if facts.plain_rss_bytes:
+        plain, ours = facts.plain_rss_bytes, facts.spanwise_rss_bytes
+        yield Advice(
+            "allocator",
+            plain - ours,
+            PEAK,
+            "simulated",
+            f"The peak RSS of {PLAIN} is {_format.size(plain)}; with PYTHONMALLOC=malloc and"
+            f" spanwise's malloc it would be {_format.size(ours)}.",
+            _comparison(facts),
+            against=PLAIN,
+        )
     if memory is None or not facts.is_mostly_malloc:
         return
     yield Advice(
@@ -216,41 +230,13 @@ def _size_advice(facts: AdviceFacts, saved: int, size: int, better: int, rows: A
     return Advice("size", saving, PEAK, "estimated", finding + less, change, facts.under)
 
 
-# --- Buffers of Node.js ---------------------------------------------------------------------------
-
-_BUFFERS = "NodeArrayBufferAllocator::"
-"""Allocates Buffers."""
-_BUFFER_BLOCKS = (8 << 10, 16 << 10)
-"""The blocks of which slices are parts: Buffer.poolSize, and the chunkSize of zlib."""
-
-
-def _buffers(facts: AdviceFacts) -> Iterator[Advice]:
-    """Blocks of which a program may keep small parts only."""
-    if "Node.js" not in facts.recording.runtimes:
-        return
-    sites, sizes = facts.live
-    of_block = np.isin(sizes, _BUFFER_BLOCKS)
-    found, place = distinct(sites[of_block])
-    held = np.bincount(place, sizes[of_block], len(found))
-    names = facts.names(found[held >= facts.noise_bytes].tolist())
-    mine = np.isin(sites, [site for site, name in names.items() if _BUFFERS in name]) & of_block
-    if mine.any():
-        yield Advice(
-            "buffers",
-            int(sizes[mine].sum()),
-            PEAK,
-            "estimated",
-            f"{_format.plural(int(mine.sum()), 'Buffer')} of 8 or 16 KiB are live. Results of zlib,"
-            " and slices, keep a whole block, however small they are.",
-            "Copy those that live long: Buffer.from(part).",
-        )
-
-
 # --- spans that few objects keep ------------------------------------------------------------------
 
 
 def _pinning(facts: AdviceFacts) -> Iterator[Advice]:
     """Sites whose objects alone keep partial spans, at the peak and after it."""
+    if facts.as_recorded:
+        return  # users run neither this malloc nor spans
     moments = [(PEAK, PEAK)] if facts.keeps is not None else [(PEAK, PEAK), facts.later]
     for at, moment in moments:
         for row in facts.pinning(at).array[: 1 if facts.manages else _SITES_MAX]:
@@ -313,7 +299,7 @@ def _pinning_advice(facts: AdviceFacts, row: Any, saved: int, at: str, lasting: 
 def _spread(facts: AdviceFacts) -> Iterator[Advice]:
     """Objects that live on, spread over pages that are otherwise free in the program's malloc."""
     kept = facts.keeps
-    if kept is None:
+    if kept is None or facts.python_heap is not None:
         return
     pages = min(kept.pages_bytes, kept.malloc_bytes)  # some pages may never have been written
     if pages < _SPREAD_LEAST * kept.requested_bytes:
@@ -350,18 +336,19 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
     by = f"; of these, by simulation, {', '.join(shares)}." if shares else "."
     if facts.as_recorded:
         by += (
-            f" {facts.recording.switched_off[0]}'s own allocator keeps memory for such objects too:"
-            " normal runs save as well, but not the same bytes."
+            f" {facts.recording.switched_off[0]}'s own allocator keeps memory for such objects too,"
+            " but not the same bytes."
         )
+    is_new = facts.manages or facts.is_redis  # a process that has none of the free memory
     yield Advice(
-        "pinning",
-        pages - kept.requested_bytes,
+        "restart" if is_new else "pinning",
+        (kept.malloc_bytes if is_new else pages) - kept.requested_bytes,
         moment,
         "estimated",
         finding + by,
         f"{change}. Call sites at that moment: spanwise ledger"
         f" {shlex.quote(facts.recording.name)} --sites --at {moment}",
-        facts.as_recorded,
+        against=facts.against,
     )
 
 
@@ -371,7 +358,7 @@ def _spread(facts: AdviceFacts) -> Iterator[Advice]:
 def _retained(facts: AdviceFacts) -> Iterator[Advice]:
     """What the program's malloc keeps, and a trim or our heap would not."""
     kept, own = facts.keeps, facts.recording.allocator
-    if kept is None:
+    if kept is None or facts.python_heap is not None:
         return
     at, _ = facts.later
     finding = (
@@ -391,7 +378,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             f"{finding}; its objects are in {_format.size(kept.pages_bytes)} of pages.",
             f"{trims} when work pauses: it returns the pages without objects"
             + ("." if simulated else _ARENAS if own == "glibc" else _METADATA),
-            facts.as_recorded,
+            against=facts.against,
         )
     memory = facts.own_memory
     if memory is None:
@@ -432,7 +419,7 @@ def _trim_call(facts: AdviceFacts) -> str:
 
 def _caches(facts: AdviceFacts) -> Iterator[Advice]:
     """Free slots and spans in the simulated heap's thread caches at the peak."""
-    if facts.memory is not None and facts.is_own_allocator:
+    if facts.as_recorded or (facts.memory is not None and facts.is_own_allocator):
         return
     threads = facts.recording.summary.threads
     cached = 0 if facts.peak.resident is None else facts.peak.resident.cached_bytes
@@ -472,7 +459,8 @@ def fitted_table(facts: AdviceFacts, fitted: OptimizeResult) -> Iterator[Advice]
 RULES: tuple[Callable[[AdviceFacts], Iterable[Advice]], ...] = (
     _allocator,
     _sizes,
-    _buffers,
+    buffers,
+    arenas,
     _pinning,
     _spread,
     _retained,

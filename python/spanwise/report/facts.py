@@ -152,6 +152,7 @@ class Facts:
             "answer": self.answer(),
             "findings": [] if self.changes is None else [list(f) for f in self.changes.findings],
             "own_heap": None if self.own is None else self.own.to_dict(),
+            "python_heap": None if self.changes is None else self.changes.to_dict()["python_heap"],
             "simulated": self.simulated(),
             "changes": None if self.changes is None else self.changes.to_dict()["advice"],
             "summary": self.recording.summary.to_dict(),

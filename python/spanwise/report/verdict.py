@@ -12,6 +12,7 @@ from spanwise import _format
 from spanwise.recordings.live_sites import distinct
 from spanwise.recordings.process_memory import ProcessMemory, RetainedMemory
 from spanwise.report.advice_facts import MODEL_SHARE, AdviceFacts
+from spanwise.report.python_heap import PLAIN, PythonHeap
 
 _KEPT_MORE = 1.1
 """What malloc keeps later is a finding if that is so many times the waste at the peak,"""
@@ -34,7 +35,7 @@ class Finding(NamedTuple):
     """One short finding.
 
     Attributes:
-        name: "most waste", "held by", "recorded", "simulated", "runs" or "note".
+        name: "most waste", "at peak", "held by", "recorded", "simulated", "runs" or "note".
         text: without a full stop, unless it is a sentence.
     """
 
@@ -42,21 +43,33 @@ class Finding(NamedTuple):
     text: str
 
 
-def verdict(facts: AdviceFacts) -> str:
-    """Say how much was wasted at the peak RSS, by the program's own allocator if that is known."""
+def verdict(facts: AdviceFacts, is_later: bool) -> str:
+    """Say how much was wasted, by the program's own allocator if that is known.
+
+    At the peak RSS; if `is_later` at the moment when malloc kept most without need.
+    """
     memory, program = facts.memory, facts.program
+    if facts.python_heap is not None:
+        return _plain_python(facts, facts.python_heap, is_later)
     if memory is None and facts.recording.attached:
         most = _format.size(facts.requested_bytes)
         return f"{program} had at most {most} requested of what it allocated in the recording."
     if memory is None:
         return f"{program} had {_format.size(facts.requested_bytes)} requested at most."
+    if memory.recorded_share < MODEL_SHARE:
+        return _elsewhere(facts, memory)  # what its malloc wastes says little about the process
+    kept = facts.keeps
+    if is_later and kept is not None and _is_more(facts, memory, kept):
+        return _later(facts, kept)
+    return _at_peak(facts, memory)
+
+
+def _at_peak(facts: AdviceFacts, memory: ProcessMemory) -> str:
     said = (
-        f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {program} had"
-        f" {_format.size(memory.malloc_bytes)} resident in {facts.recording.allocator}'s malloc"
+        f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, {facts.program} had"
+        f" {_format.size(memory.malloc_bytes)} resident in {_malloc(facts)}"
         f"{_share(facts, memory)}"
     )
-    if memory.recorded_share < MODEL_SHARE:
-        return f"{said}."  # what its malloc wastes says little about the process
     requested = f"{_format.size(facts.requested_bytes)} requested"
     if facts.own_wasted < 0:
         return f"{said} for {requested}, some of it never written: its waste is not known."
@@ -64,12 +77,75 @@ def verdict(facts: AdviceFacts) -> str:
         requested += f", {_format.size(facts.untouched_bytes)} of it never written"
     wasted = _format.size(facts.own_wasted)
     share = _format.share(facts.own_wasted, memory.malloc_bytes)
+    count, held = facts.buffers
+    if count and held > facts.own_wasted:
+        return (
+            f"{said} for {requested}. {_format.size(held)} of that is in blocks of 8 or 16 KiB for"
+            f" Buffers, which may use only parts of them; malloc itself wasted {wasted} ({share})."
+        )
     return f"{said} for {requested}: {wasted} ({share}) was waste{_cause(facts)}."
 
 
-def findings(facts: AdviceFacts) -> tuple[Finding, ...]:
+def _malloc(facts: AdviceFacts) -> str:
+    switch = f" (with {facts.as_recorded})" if facts.as_recorded else ""
+    return f"{facts.recording.allocator}'s malloc{switch}"
+
+
+def _later(facts: AdviceFacts, kept: RetainedMemory) -> str:
+    """Say what malloc kept without need when it was most."""
+    wasted = _wasted(kept)
+    lasts = _how_long(kept, facts.recording.summary.duration_ns)
+    return (
+        f"At {kept.time_ns / 1e9:.3f} s{f' ({lasts})' if lasts else ''},"
+        f" {facts.program} had {_format.size(kept.malloc_bytes)} resident in {_malloc(facts)} for"
+        f" {_format.size(kept.requested_bytes)} requested: {_format.size(wasted)}"
+        f" ({_format.share(wasted, kept.malloc_bytes)}) was waste."
+    )
+
+
+def _elsewhere(facts: AdviceFacts, memory: ProcessMemory) -> str:
+    """Say where a process has its memory whose malloc has the smaller part."""
+    runtimes = facts.recording.runtimes
+    owner = f", most of it {runtimes[0]}'s own heap" if runtimes else ""
+    return (
+        f"At its peak RSS of {_format.size(memory.peak_rss_bytes)}, at"
+        f" {memory.time_ns / 1e9:.3f} s, {facts.program} had {_format.size(memory.mapped_bytes)} in"
+        f" memory that it mapped itself{owner}, and"
+        f" {_format.size(memory.malloc_bytes)} resident in {_malloc(facts)}"
+        f" ({_format.share(memory.recorded_share, 1)} of its private memory), which alone is"
+        " recorded."
+    )
+
+
+def _plain_python(facts: AdviceFacts, heap: PythonHeap, is_later: bool) -> str:
+    """Say what the arenas of plain python3 keep, and its peak RSS."""
+    peak = (
+        f"{_format.size(heap.peak_resident_bytes)} in arenas for"
+        f" {_format.size(heap.peak_requested_bytes)} in blocks"
+    )
+    rss = f"a peak RSS of about {_format.size(heap.peak_rss_bytes)}, "
+    rss = rss if heap.peak_rss_bytes else ""
+    most = f"has {rss}at most {peak}"
+    at_peak = heap.peak_resident_bytes - heap.peak_requested_bytes
+    if not is_later:
+        wasted = f"{_format.size(at_peak)} ({_format.share(at_peak, heap.peak_resident_bytes)})"
+        return f"By simulation, {PLAIN} {most}: {wasted} is waste."
+    count = sum(one.blocks for one in heap.sites)
+    names = facts.names((one.site for one in heap.sites), _LABEL)
+    first = names[heap.sites[0].site]
+    more = f" and {len(heap.sites) - 1} more" if len(heap.sites) > 1 else ""
+    lasts = _format.seconds(heap.until_ns - heap.time_ns, 1)
+    return (
+        f"CPython's own allocator, as in {PLAIN}, keeps {_format.size(heap.resident_bytes)} in"
+        f" arenas for {_format.size(heap.requested_bytes)} in blocks at {heap.time_ns / 1e9:.3f} s,"
+        f" for {lasts} (by simulation); {_format.plural(count, 'block')} from {first}{more} keep"
+        f" them. It {most}."
+    )
+
+
+def findings(facts: AdviceFacts, is_later: bool) -> tuple[Finding, ...]:
     """Return what explains the verdict."""
-    return tuple(_each(facts))
+    return tuple(_each(facts, is_later))
 
 
 def nothing(facts: AdviceFacts) -> str:
@@ -77,11 +153,11 @@ def nothing(facts: AdviceFacts) -> str:
     memory = facts.memory
     if memory is not None and memory.recorded_share < MODEL_SHARE:
         share = _format.share(memory.recorded_share, 1)
-        return f"There is nothing to change in malloc, which has {share} of the private memory."
+        said = f"There is nothing to change in malloc, which has {share} of the private memory."
+        return f"{said} {facts.next_command}".rstrip()
     if facts.as_recorded:
         return (
-            f"In a recording with {facts.as_recorded} no change of malloc was found that helps"
-            " normal runs, which use another allocator. To need less, keep fewer or smaller"
+            f"No change was found that helps {facts.normal}. To need less, keep fewer or smaller"
             " objects, first those named above."
         )
     if memory is not None and 0 <= facts.own_wasted < _LITTLE * memory.malloc_bytes:
@@ -92,27 +168,46 @@ def nothing(facts: AdviceFacts) -> str:
     return ""
 
 
-def _each(facts: AdviceFacts) -> Iterator[Finding]:
+def _each(facts: AdviceFacts, is_later: bool) -> Iterator[Finding]:
     memory, kept = facts.memory, facts.keeps
     is_recorded = memory is None or memory.recorded_share >= MODEL_SHARE
     holders = _holders(facts) if is_recorded else []
     yield from (Finding("held by", text) for text in holders)
-    if memory is not None and facts.own_wasted >= 0:
-        least = max(_KEPT_MORE * facts.own_wasted, _KEPT_LEAST * memory.malloc_bytes)
-        if kept is not None and _wasted(kept) > least:
-            yield Finding("most waste", _kept(kept, facts.recording.summary.duration_ns))
+    if facts.python_heap is None and memory is not None and facts.own_wasted >= 0:
+        if kept is not None and _is_more(facts, memory, kept) and is_recorded:
+            yield (
+                Finding("at peak", _at_peak(facts, memory).rstrip("."))
+                if is_later
+                else Finding("most waste", _kept(kept, facts.recording.summary.duration_ns))
+            )
         if not _share(facts, memory):
             share = _format.share(memory.recorded_share, 1)
             yield Finding("recorded", f"{share} of the private memory")
     if is_recorded:
         unwritten = ", without pages that it never writes" if facts.untouched_bytes else ""
-        yield Finding(
-            "simulated",
-            f"a peak of {_format.size(facts.resident_bytes)} under spanwise's malloc with its size"
-            f" classes {facts.table.name}{unwritten}",
-        )
+        yield Finding("simulated", f"{_simulated(facts)}{unwritten}")
     if memory is not None:
         yield from (Finding("note", text) for text in _notes(facts))
+
+
+def _simulated(facts: AdviceFacts) -> str:
+    """Say what the program would have under spanwise's malloc."""
+    classes = f"spanwise's malloc with its size classes {facts.table.name}"
+    plain = facts.plain_rss_bytes
+    if not plain:
+        return f"a peak of {_format.size(facts.resident_bytes)} under {classes}"
+    ours = facts.spanwise_rss_bytes
+    more = "more" if ours > plain else "less"
+    return (
+        f"a peak RSS of {_format.size(ours)} with {facts.as_recorded} under {classes},"
+        f" {_format.size(abs(ours - plain))} {more} than {PLAIN}"
+    )
+
+
+def _is_more(facts: AdviceFacts, memory: ProcessMemory, kept: RetainedMemory) -> bool:
+    """Whether what malloc keeps later is a finding besides the waste at the peak."""
+    least = max(_KEPT_MORE * facts.own_wasted, _KEPT_LEAST * memory.malloc_bytes)
+    return _wasted(kept) > least
 
 
 def _wasted(kept: RetainedMemory) -> int:
@@ -126,12 +221,16 @@ def _kept(kept: RetainedMemory, duration_ns: int) -> str:
         f" {_format.size(kept.malloc_bytes)} resident for"
         f" {_format.size(kept.requested_bytes)} requested"
     )
+    return "; ".join(filter(None, (text, _how_long(kept, duration_ns))))
+
+
+def _how_long(kept: RetainedMemory, duration_ns: int) -> str:
     if kept.until_ns <= kept.from_ns:
-        return text
+        return ""
     lasts = _format.seconds(min(kept.until_ns, duration_ns) - kept.from_ns, 1)
     if kept.until_ns >= duration_ns:
-        return f"{text}; about as much in the last {lasts}"
-    return f"{text}; about as much for {lasts} from {kept.from_ns / 1e9:.3f} s on"
+        return f"about as much in the last {lasts}"
+    return f"about as much for {lasts} from {kept.from_ns / 1e9:.3f} s on"
 
 
 def _holders(facts: AdviceFacts) -> list[str]:
@@ -170,25 +269,30 @@ def _cause(facts: AdviceFacts) -> str:
 
 
 def _share(facts: AdviceFacts, memory: ProcessMemory) -> str:
-    """Say what else the process has, if a runtime has most of it or malloc has the smaller part."""
+    """Say what else the process has, if a runtime has much of it."""
     share, runtimes = memory.recorded_share, facts.recording.runtimes
-    owned = share < _MOST and runtimes and not facts.recording.switched_off[0]
-    if share >= MODEL_SHARE and not owned:
+    if share >= _MOST or not runtimes or facts.as_recorded:
         return ""
-    text = f"{_format.share(share, 1)} of its private memory"
-    if owned:
-        rest = _format.size(memory.private_bytes - memory.malloc_bytes)
-        text += f"; most of the other {rest} is {runtimes[0]}'s own heap"
-    return f" ({text})"
+    rest = _format.size(memory.private_bytes - memory.malloc_bytes)
+    return (
+        f" ({_format.share(share, 1)} of its private memory; most of the other {rest} is"
+        f" {runtimes[0]}'s own heap)"
+    )
 
 
 def _notes(facts: AdviceFacts) -> Iterator[str]:
     """Say how the recorded run differs from normal ones."""
     runtime, switch = facts.recording.switched_off
-    if runtime:
+    memory = facts.memory
+    if memory is not None and facts.python_heap is not None:
         yield (
-            f"recorded with {switch}, unlike normal runs, which may need less:"
-            f" {facts.compare()} compares with those"
+            f"recorded with {switch}: peak RSS {_format.size(memory.peak_rss_bytes)}. All else is"
+            f" against {PLAIN}; {facts.compare()} measures it"
+        )
+    elif runtime:
+        yield (
+            f"recorded with {switch}: all figures are against such a run, and {facts.normal}, which"
+            f" have another heap, may need less or more: {facts.compare()} compares"
         )
     recording = facts.recording
     has_sites = any(recording.site_frames.values())

@@ -338,6 +338,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert main([*words, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert [site["live_objects"] for site in printed["sites"]] == [1, 1]
+    assert {site["label"] for site in printed["sites"]} == {"unknown"}
     assert printed["ledger"]["held_bytes"] == 10_000 + sum(printed["no_site"].values()) + sum(
         site["roundup_bytes"] + site["kept_free_bytes"] for site in printed["sites"]
     )
