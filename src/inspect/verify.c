@@ -337,6 +337,7 @@ sw_status sw_heap_verify(sw_heap *heap) {
     sw_audit a = {.heap = heap, .status = SW_OK};
     sw_os_lock_acquire(&heap->lock);
     sw_audit_heap(&a);
+    if (a.status == SW_OK && sw_heap_is_guarded(heap)) a.status = heap->guard->verify(heap);
     sw_os_lock_release(&heap->lock);
     return a.status;
 }

@@ -161,9 +161,34 @@ def test_one_of_8192_objects_is_sampled(preload: Preload) -> None:
     """The distances are uniform around 8192, so their count has less variance than Poisson's."""
     command = [preload.program("memory.c"), "sampled"]
     expected = 1_000_000 / 8192
-    sampled = int(preload.run([*command, "1000000"], PROTECT="sample").stdout)
+    sampled = int(preload.run([*command, "1000000"], PROTECT="sample,match").stdout)
     assert abs(sampled - expected) < 5 * expected**0.5
+    # Alone, sampling is limited to one object per millisecond, too.
+    sampled = int(preload.run([*command, "1000000"], PROTECT="sample").stdout)
+    assert 0 < sampled < expected + 5 * expected**0.5
     assert preload.run([*command, "1000"], PROTECT="pages").stdout == "1000\n"
+
+
+@pytest.mark.parametrize("protect", ["sample", "sample,match"])
+def test_sampled_objects(preload: Preload, protect: str) -> None:
+    """Without another protection, threads keep the inline paths, and frees find the object late."""
+    command = [preload.program("memory.c"), "sampled_use"]
+    done = preload.run([*command, "well"], PROTECT=protect)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "used\n", "")
+    found = {
+        "read": "USE_AFTER_FREE op=read",
+        "double": "DOUBLE_FREE op=free",
+        "over": "OUT_OF_BOUNDS op=write",
+        "size": "SIZE_MISMATCH op=free_sized",
+    }
+    for how, report in found.items():
+        done = preload.run([*command, how], PROTECT=protect)
+        line = rf"spanwise: fatal: {report} ptr=0x\w+ size=4080 heap=1 thread=\d+"
+        assert re.fullmatch(line, done.stderr.splitlines()[0]), done.stderr
+        assert done.returncode == -signal.SIGABRT and done.stdout == ""
+        stacks = ["allocated", "freed"] if how in ("read", "double") else ["allocated"]
+        heads = re.findall(r"^spanwise: (\w+) by thread \d+ at$", done.stderr, re.M)
+        assert heads == stacks
 
 
 PROGRAMS = {
@@ -179,7 +204,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES[1:])
+@pytest.mark.parametrize("profile", [*PROFILES[1:], "sample"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_without_a_mistake(preload: Preload, name: str, profile: str) -> None:
     words = PROGRAMS[name]
