@@ -152,7 +152,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
   set_source_files_properties(
     src/preload/report.c src/preload/options.c src/preload/account.c src/inspect/verify.c
     src/inspect/audit_lists.c src/inspect/map.c src/sizeclass/table.c src/heap/checks.c
-    src/heap/trim.c src/page/space.c src/page/purge.c
+    src/heap/trim.c src/page/space.c src/page/purge.c src/ds/meta.c
     PROPERTIES COMPILE_OPTIONS "-Os;-fno-asynchronous-unwind-tables")
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()

@@ -67,6 +67,45 @@ void sw_hold(sw_guard_thread *own, void *p, const char *op) {
     if (sw_likely(last != NULL)) sw_guard_release(own->cache, last, op);
 }
 
+/* Releases the oldest held large object. False: there is none. */
+static bool release_large(sw_guard_state *guard, sw_cache *cache, void *p, const char *op) {
+    if (p == NULL) return false;
+    /* If the system refuses, the object stays inaccessible. */
+    if (sw_os_commit(p, sw_guarded_find(guard->heap, p).bytes)) sw_free_unguarded(cache, p, op);
+    return true;
+}
+
+/* Replaces the oldest held large object, which it returns. */
+static void *exchange_large(sw_guard_state *guard, void *p) {
+    sw_held_large *large = &guard->large;
+    sw_os_lock_acquire(&guard->samples.lock);
+    void *oldest = large->objects[large->place];
+    large->objects[large->place] = p;
+    large->place = (large->place + 1) % SW_HELD_LARGE;
+    sw_os_lock_release(&guard->samples.lock);
+    return oldest;
+}
+
+/* Holds a large object, which is marked as held. False: it is too small, too large, or the system
+ * refuses to make it inaccessible. */
+static bool hold_large(sw_guard_state *guard, sw_cache *cache, void *p, size_t bytes,
+                       const char *op) {
+    if ((guard->on & SW_GUARD_HOLD) == 0 || bytes < SW_HELD_LARGE_MIN ||
+        bytes > SW_HELD_LARGE_MAX || !sw_os_purge(p, bytes) || !sw_os_uncommit(p, bytes))
+        return false;
+    (void)release_large(guard, cache, exchange_large(guard, p), op);
+    return true;
+}
+
+/* Before memory runs out. False: nothing was held. */
+static sw_cold bool release_all_large(sw_cache *cache) {
+    sw_guard_state *guard = sw_guard_of(cache->heap);
+    bool some = false;
+    for (int i = 0; i < SW_HELD_LARGE; i++)
+        some |= release_large(guard, cache, exchange_large(guard, NULL), "malloc");
+    return some;
+}
+
 void sw_guard_record_end(sw_guard_thread *own, const char *op) {
     size_t held = (own->guard->on & SW_GUARD_HOLD) != 0 && op != NULL ? SW_GUARD_HELD : 0;
     for (size_t i = 0; i < held; i++)
@@ -126,12 +165,18 @@ static size_t bytes_of(sw_heap *heap, const void *p, size_t asked, size_t align)
     return sw_guarded_find(heap, p).bytes;
 }
 
+static void *ask(sw_cache *cache, size_t asked, size_t align, unsigned flags) {
+    return align == 0 ? sw_cache_alloc(cache, asked, flags | SW_UNGUARDED)
+                      : sw_cache_alloc_aligned(cache, asked, align, flags | SW_UNGUARDED);
+}
+
 static void *alloc_in_heap(sw_cache *cache, size_t size, size_t align, unsigned flags,
                            sw_guard_kind kind) {
     const sw_guard_state *guard = sw_guard_of(cache->heap);
     size_t asked = size + (size <= PTRDIFF_MAX); /* a size that fails must fail */
-    void *p = align == 0 ? sw_cache_alloc(cache, asked, flags | SW_UNGUARDED)
-                         : sw_cache_alloc_aligned(cache, asked, align, flags | SW_UNGUARDED);
+    void *p = ask(cache, asked, align, flags);
+    if (sw_unlikely(p == NULL) && asked <= PTRDIFF_MAX && release_all_large(cache))
+        p = ask(cache, asked, align, flags);
     if (sw_unlikely(p == NULL)) return NULL;
     size_t bytes = bytes_of(cache->heap, p, asked, align);
     sw_guard_check_clear(guard, p, bytes < SW_CHECKED_BYTES_MAX ? bytes : SW_CHECKED_BYTES_MAX,
@@ -180,10 +225,10 @@ static void clear(void *p, size_t bytes) {
 
 static void free_in_heap(sw_cache *cache, sw_guard_thread *own, void *p, size_t stated,
                          sw_guard_kind kind, const char *op) {
-    const sw_guard_state *guard = sw_guard_of(cache->heap);
+    sw_guard_state *guard = sw_guard_of(cache->heap);
     sw_guarded object = sw_guarded_find(guard->heap, p);
     bool mine = object.target.misuse == SW_MISUSE_NONE;
-    if (mine && !object.target.large && !sw_guarded_hold(&object)) {
+    if (mine && !sw_guarded_hold(&object)) {
         object.target.misuse = SW_MISUSE_DOUBLE_FREE;
         mine = false;
     }
@@ -192,6 +237,7 @@ static void free_in_heap(sw_cache *cache, sw_guard_thread *own, void *p, size_t 
         return;
     }
     check_end(guard, p, &object, stated, &kind, op);
+    if (object.target.large && hold_large(guard, cache, p, object.bytes, op)) return;
     if ((guard->on & SW_GUARD_ZERO) != 0) clear(p, object.bytes);
     if ((guard->on & SW_GUARD_HOLD) != 0 && own != NULL && !object.target.large)
         sw_hold(own, p, op);

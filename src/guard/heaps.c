@@ -126,7 +126,7 @@ static bool check_span(sw_heap *heap, sw_span *span, void *arg) {
     const sw_guard_state *guard = sw_guard_of(heap);
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     if (sw_span_is_large(span)) {
-        if (sw_span_large_lives(span) && !sw_span_large_is_arenas(span))
+        if (sw_span_large_lives(span) && !sw_span_large_is_arenas(span) && cold->requested != 0)
             *status = check_bytes(guard, (const void *)span->base,
                                   (size_t)cold->pages << heap->table->page_shift, cold->requested);
         return *status == SW_OK;

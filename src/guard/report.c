@@ -59,6 +59,8 @@ sw_guarded sw_guarded_find(sw_heap *heap, const void *ptr) {
     if (found.target.large) {
         found.bytes = (size_t)cold->pages << heap->table->page_shift;
         found.requested = __atomic_load_n(&cold->requested, __ATOMIC_RELAXED);
+        found.large_requested = &sw_space_cold(heap->space, found.target.span)->requested;
+        if (found.requested == 0) found.target.misuse = SW_MISUSE_DOUBLE_FREE;
         return found;
     }
     uint32_t slot_bytes = sw_slot_bytes(heap->table, found.target.span);
@@ -71,6 +73,8 @@ sw_guarded sw_guarded_find(sw_heap *heap, const void *ptr) {
 
 bool sw_guarded_hold(const sw_guarded *object) {
     uint32_t slot = object->target.slot, bytes = (uint32_t)object->bytes;
+    if (object->target.large)
+        return __atomic_exchange_n(object->large_requested, 0, __ATOMIC_ACQ_REL) != 0;
     if (bytes <= SW_QUICK_MAX)
         return __atomic_exchange_n(&((uint16_t *)object->slack)[slot], (uint16_t)bytes,
                                    __ATOMIC_ACQ_REL) != bytes;

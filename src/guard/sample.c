@@ -227,10 +227,21 @@ static void report_fault(const sw_guard_state *guard, const void *address, const
 
 /* --- accesses that fault ---------------------------------------------------------------------- */
 
-/* The heaps with inaccessible pages. The lock is for changes; a fault handler reads the list without
+/* The heaps that may have inaccessible pages. The lock is for changes; a fault handler reads the list without
  * it, because no other thread may use a heap that is being destroyed. */
 static sw_os_lock watch_lock;
 static sw_guard_state *watched; /* atomic */
+
+/* Reports the use of a held large object. */
+static void report_held(const sw_guard_state *guard, const void *address, const char *op) {
+    if ((guard->on & SW_GUARD_HOLD) == 0) return;
+    sw_target target = sw_target_find(guard->heap, address);
+    if (target.span == NULL || !target.large || target.misuse == SW_MISUSE_WRONG_HEAP) return;
+    const sw_span_cold *cold = sw_space_cold(guard->heap->space, target.span);
+    if (__atomic_load_n(&cold->requested, __ATOMIC_RELAXED) != 0) return;
+    size_t bytes = (size_t)cold->pages << guard->heap->table->page_shift;
+    sw_guard_report(guard->heap, SW_MISUSE_USE_AFTER_FREE, op, address, bytes);
+}
 
 static bool on_fault(void *address, bool is_write) {
     const char *op = is_write ? "write" : "read";
@@ -240,6 +251,8 @@ static bool on_fault(void *address, bool is_write) {
             sw_guard_report(guard->heap, SW_MISUSE_OUT_OF_BOUNDS, op, address, 0);
         else if (sw_sample_owns(guard, address))
             report_fault(guard, address, op);
+        else
+            report_held(guard, address, op);
     }
     return false;
 }
@@ -280,7 +293,8 @@ void sw_sample_start(sw_guard_state *guard) {
         start_samples(&guard->samples, SAMPLES_OF_ALL);
     else if ((guard->on & SW_GUARD_SAMPLE) != 0)
         start_samples(&guard->samples, SAMPLES);
-    if (guard->empties.range != NULL || guard->samples.range != NULL) watch(guard);
+    if ((guard->on & (SW_GUARD_EMPTY | SW_GUARD_SAMPLE | SW_GUARD_PAGES | SW_GUARD_HOLD)) != 0)
+        watch(guard);
 }
 
 void sw_sample_end(sw_guard_state *guard) {

@@ -31,6 +31,14 @@ typedef struct sw_samples {
     uint32_t first, last; /* of the queue; first == count: it is empty */
 } sw_samples;
 
+/* Freed objects of pages that are held, inaccessible, so that each use of them faults. A ring under
+ * the lock of the samples. */
+enum { SW_HELD_LARGE = 16, SW_HELD_LARGE_MIN = 1 << 17, SW_HELD_LARGE_MAX = 1 << 23 };
+typedef struct sw_held_large {
+    void *objects[SW_HELD_LARGE]; /* NULL: none */
+    uint32_t place;               /* of the next one; that of the oldest */
+} sw_held_large;
+
 /* A guarded heap. The fields above `empties` do not change. */
 typedef struct sw_guard_state {
     sw_heap *heap;
@@ -40,6 +48,7 @@ typedef struct sw_guard_state {
     struct sw_guard_state *next; /* in the list of those with inaccessible pages (sample.c) */
     sw_empties empties;
     sw_samples samples;
+    sw_held_large large;
 } sw_guard_state;
 
 extern sw_guard_state sw_guard; /* of the preloaded malloc */
@@ -106,9 +115,10 @@ void sw_guard_report_stacks(sw_heap *heap, sw_misuse misuse, const char *op, con
 
 typedef struct sw_guarded {
     sw_target target;
-    size_t bytes;     /* of the slot, or of the pages of a large object */
-    size_t requested; /* that the heap was asked for: one more than the program; 0: held */
-    void *slack;      /* the array of the slot's span */
+    size_t bytes;              /* of the slot, or of the pages of a large object */
+    size_t requested;          /* that the heap was asked for: one more than the program; 0: held */
+    void *slack;               /* the array of the slot's span */
+    uint64_t *large_requested; /* of a large object: where `requested` is */
 } sw_guarded;
 
 /* Looks a pointer up. A held object is a double free. */
@@ -149,7 +159,7 @@ static sw_always_inline bool sw_guarded_hold_quick(const sw_cache *cache,
     return true;
 }
 
-/* The same for any slot, by an atomic exchange. */
+/* The same for any object, by an atomic exchange. */
 bool sw_guarded_hold(const sw_guarded *object);
 
 /* The canary: the bytes after an object, up to 16, depend on its address and on a key of the

@@ -15,14 +15,16 @@ from tests.preload.tools import Preload
 from tests.python.helpers import ROOT
 
 PROFILES = ("default", "hardened", "paranoid")
-SIZES = (24, 32, 3000, 100_000)
-"""With a tail of 8 bytes up to the next multiple of 16, without one, and of whole pages."""
+SIZES = (24, 32, 3000, 100_000, 200_000)
+"""With a tail of 8 bytes up to the next multiple of 16, without one, and of whole pages, which are
+held from 128 KiB on."""
 
 SILENT = "-"
 DOUBLE = ("DOUBLE_FREE free",) * 3
 # A page of its own ends with the object if the size is a multiple of 16.
-AT_THE_END = ("OVERFLOW free", "OUT_OF_BOUNDS write", "OVERFLOW free", "OVERFLOW free")
-UNUSED = ("USE_AFTER_FREE write",) * 3 + ("WRITE_AFTER_FREE malloc",)
+AT_THE_END = ("OVERFLOW free", "OUT_OF_BOUNDS write", *("OVERFLOW free",) * 3)
+HELD = "USE_AFTER_FREE write"
+UNUSED = (HELD, HELD, HELD, "WRITE_AFTER_FREE malloc", HELD)
 
 FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "nothing": (SILENT, SILENT, SILENT),
@@ -33,23 +35,27 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "overflow_32": (
         SILENT,
         "OVERFLOW free",
-        ("OUT_OF_BOUNDS write",) * 3 + ("OVERFLOW free",),
+        ("OUT_OF_BOUNDS write",) * 3 + ("OVERFLOW free",) * 2,
     ),
     "overflow_found_by_realloc": (
         SILENT,
         "OVERFLOW realloc",
-        ("OVERFLOW realloc", "OUT_OF_BOUNDS write", "OVERFLOW realloc", "OVERFLOW realloc"),
+        ("OVERFLOW realloc", "OUT_OF_BOUNDS write", *("OVERFLOW realloc",) * 3),
     ),
     # The bytes before an object are the canary of the slot before, if that reaches its end.
-    "underflow_1": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT), SILENT),
-    "underflow_8": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT), SILENT),
-    "overread": (SILENT, SILENT, (SILENT, "OUT_OF_BOUNDS read", SILENT, SILENT)),
+    "underflow_1": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT, SILENT), SILENT),
+    "underflow_8": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT, SILENT), SILENT),
+    "overread": (SILENT, SILENT, (SILENT, "OUT_OF_BOUNDS read", SILENT, SILENT, SILENT)),
     "write_after_free": (
         SILENT,
-        ("WRITE_AFTER_FREE free",) * 2 + ("WRITE_AFTER_FREE malloc",) * 2,
+        ("WRITE_AFTER_FREE free",) * 2 + ("WRITE_AFTER_FREE malloc",) * 2 + (HELD,),
         UNUSED,
     ),
-    "read_after_free": (SILENT, SILENT, ("USE_AFTER_FREE read",) * 3 + (SILENT,)),
+    "read_after_free": (
+        SILENT,
+        (SILENT,) * 4 + ("USE_AFTER_FREE read",),
+        ("USE_AFTER_FREE read",) * 3 + (SILENT, "USE_AFTER_FREE read"),
+    ),
     "double_free": DOUBLE,
     "double_free_later": DOUBLE,
     "double_free_by_thread": DOUBLE,
@@ -57,7 +63,7 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "free_odd": ("INTERIOR free",) * 3,
     "free_of_stack": ("FOREIGN free",) * 3,
     # Large objects grow in place by default, and then the free is right.
-    "free_after_realloc": (("DOUBLE_FREE free",) * 3 + (SILENT,), *DOUBLE[1:]),
+    "free_after_realloc": (("DOUBLE_FREE free",) * 3 + (SILENT,) * 2, *DOUBLE[1:]),
     "realloc_after_free": ("DOUBLE_FREE realloc",) * 3,
     "usable_after_free": (
         "DOUBLE_FREE usable_size",
@@ -82,6 +88,7 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
             "DOUBLE_FREE delete[]",
             "DOUBLE_FREE delete[]",
             "DOUBLE_FREE free",
+            "DOUBLE_FREE delete[]",
             "DOUBLE_FREE delete[]",
         ),
         *("DOUBLE_FREE delete[]",) * 2,

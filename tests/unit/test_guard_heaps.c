@@ -145,6 +145,46 @@ static void a_late_write_is_found(void) {
     heap_end(heap);
 }
 
+typedef struct seen_objects {
+    size_t count, bytes;
+} seen_objects;
+
+static int see(void *p, size_t bytes, uint32_t cls, void *arg) {
+    seen_objects *all = arg;
+    (void)p;
+    (void)cls;
+    all->count++;
+    all->bytes += bytes;
+    return 0;
+}
+
+/* A large object is inaccessible for a while; memory that runs out ends that. */
+static void large_objects_are_held(void) {
+    enum { BYTES = 1 << 20 };
+    sw_heap *heap = MADE(sw_heap, o.protect = "hardened", o.limit_bytes = 16 << 20);
+    const uint8_t *last = NULL;
+    for (int i = 0; i < 100; i++) {
+        uint8_t *p = sw_heap_alloc(heap, BYTES, 0);
+        CHECK(p != NULL && p != last);
+        if (p == NULL) break;
+        last = p;
+        CHECK(all_are(p, BYTES, 0));
+        memset(p, 1, BYTES);
+        sw_heap_free(heap, p);
+        EXPECT_FAULT(DOUBLE_FREE, p, sw_heap_free(heap, p));
+        EXPECT_FAULT(DOUBLE_FREE, p, (void)sw_heap_usable_size(heap, p));
+        EXPECT_FAULT(INTERIOR, p + 64, sw_heap_free(heap, p + 64));
+        CHECK(heap_is_whole(heap));
+    }
+    seen_objects all = {0, 0};
+    CHECK_EQ(sw_heap_each_object(heap, see, &all), 0);
+    CHECK_EQ(all.count, 0);
+    void *whole = sw_heap_alloc(heap, 12 << 20, 0);
+    CHECK(whole != NULL);
+    sw_heap_free(heap, whole);
+    heap_end(heap);
+}
+
 /* --- walks ------------------------------------------------------------------------------------ */
 
 static void verify_finds_damage(void) {
@@ -172,19 +212,6 @@ static void verify_finds_damage(void) {
     CHECK(strstr(sw_last_error()->message, "on its own page") != NULL);
     p[24] ^= 0x10;
     heap_end(heap);
-}
-
-typedef struct seen_objects {
-    size_t count, bytes;
-} seen_objects;
-
-static int see(void *p, size_t bytes, uint32_t cls, void *arg) {
-    seen_objects *all = arg;
-    (void)p;
-    (void)cls;
-    all->count++;
-    all->bytes += bytes;
-    return 0;
 }
 
 static void a_walk_has_the_program_s_objects(void) {
@@ -345,6 +372,7 @@ int main(void) {
         frees_are_checked_as_in_other_heaps(sets[i]);
     resizing_keeps_and_clears();
     a_late_write_is_found();
+    large_objects_are_held();
     verify_finds_damage();
     a_walk_has_the_program_s_objects();
     pools_and_arenas_use_it();

@@ -71,7 +71,7 @@ NO_TABLES_FLAG = "-fno-asynchronous-unwind-tables"
 NO_TABLES_SOURCES = (
     *("preload/report.c", "preload/options.c", "preload/account.c", "inspect/verify.c"),
     *("inspect/audit_lists.c", "inspect/map.c", "sizeclass/table.c", "heap/checks.c"),
-    *("heap/trim.c", "page/space.c", "page/purge.c"),
+    *("heap/trim.c", "page/space.c", "page/purge.c", "ds/meta.c"),
 )
 """No recorded call stack and no function of the program passes through these, so they have no
 unwind tables."""
