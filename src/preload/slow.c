@@ -45,25 +45,10 @@ static void leave(const service *by) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    if (sw_unlikely(cache->heap == NULL)) return preload_alloc(size, 0, flags);
-    return sw_likely(!sw_guard_sampling)
-               ? sw_refill_quick(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class)
-               : sw_sampling_refill(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class);
-}
-
 /* Returns the family of a function that frees. */
 static sw_guard_kind kind_of(const char *op) {
     if (op[0] != 'd') return SW_GUARD_MALLOC;
     return op[sizeof "delete" - 1] == '[' ? SW_GUARD_NEW_ARRAY : SW_GUARD_NEW;
-}
-
-void preload_free_slow(sw_cache *cache, void *ptr, const char *op) {
-    if (sw_unlikely(cache->heap == NULL)) {
-        preload_free(ptr, op);
-    } else if (sw_likely(!sw_guard_sampling) || !sw_sampling_free(ptr, SIZE_MAX, kind_of(op), op)) {
-        sw_free_unslotted(cache, ptr, op);
-    }
 }
 
 /* Returns the family of functions to which the object of an allocation belongs. */
@@ -71,6 +56,35 @@ static sw_guard_kind kind_of_flags(unsigned flags) {
     _Static_assert(PRELOAD_NEW >> 2 == SW_GUARD_NEW && PRELOAD_NEW_ARRAY >> 2 == SW_GUARD_NEW_ARRAY,
                    "the flags are numbered as the kinds");
     return (sw_guard_kind)(flags >> 2);
+}
+
+/* The record of a thread whose calls are guarded; NULL: they are not, or it has none. */
+static sw_always_inline sw_guard_thread *guarded_thread(void) {
+    return sw_unlikely(sw_guard_sampling) ? NULL : sw_guard_thread_own();
+}
+
+void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    if (sw_unlikely(cache->heap == NULL)) {
+        sw_guard_thread *guard = guarded_thread();
+        return sw_likely(guard != NULL)
+                   ? sw_guard_alloc(guard, size, flags & PRELOAD_HEAP_FLAGS, kind_of_flags(flags))
+                   : preload_alloc(size, 0, flags);
+    }
+    return sw_likely(!sw_guard_sampling)
+               ? sw_refill_quick(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class)
+               : sw_sampling_refill(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class);
+}
+
+void preload_free_slow(sw_cache *cache, void *ptr, const char *op) {
+    if (sw_unlikely(cache->heap == NULL)) {
+        sw_guard_thread *guard = guarded_thread();
+        if (sw_likely(guard != NULL))
+            sw_guard_free(guard, ptr, SIZE_MAX, kind_of(op), op);
+        else
+            preload_free(ptr, op);
+    } else if (sw_likely(!sw_guard_sampling) || !sw_sampling_free(ptr, SIZE_MAX, kind_of(op), op)) {
+        sw_free_unslotted(cache, ptr, op);
+    }
 }
 
 static sw_noinline void *alloc_any(size_t size, size_t align, unsigned flags) {
@@ -88,11 +102,6 @@ static sw_noinline void *alloc_any(size_t size, size_t align, unsigned flags) {
     }
     leave(&by);
     return p;
-}
-
-/* The record of a thread whose calls are guarded; NULL: they are not, or it has none. */
-static sw_always_inline sw_guard_thread *guarded_thread(void) {
-    return sw_unlikely(sw_guard_sampling) ? NULL : sw_guard_thread_own();
 }
 
 sw_noinline void *preload_alloc(size_t size, size_t align, unsigned flags) {

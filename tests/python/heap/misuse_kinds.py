@@ -189,6 +189,11 @@ def heap_write_to_size_0(heap: Any, size: int) -> None:
     at(lib.sw_heap_alloc(heap, 0, 0))[0] = 1
 
 
+def heap_write_to_size_0_and_arena(heap: Any, size: int) -> None:
+    arena_object(arena_of(heap, safe=True), size)  # which handles faults, too
+    heap_write_to_size_0(heap, size)
+
+
 def heap_alloc_after_destroy(heap: Any, size: int) -> None:
     lib.sw_heap_destroy(heap)
     lib.sw_heap_alloc(heap, size, 0)
@@ -355,6 +360,14 @@ def safe_write_after_reset(heap: Any, size: int) -> None:
     at(p)[0] = 7
 
 
+def safe_read_after_free_and_heap(heap: Any, size: int) -> None:
+    arena = arena_of(heap, safe=True)
+    p = arena_object(arena, size)
+    heap_of("hardened")  # which handles faults, too
+    lib.sw_arena_free(arena)
+    read(p, 0)
+
+
 def safe_overflow(heap: Any, size: int) -> None:
     arena = arena_of(heap, safe=True)
     arena_object(arena, size)
@@ -420,6 +433,7 @@ MISTAKES: dict[str, dict[str, Callable[[Any, int], None]]] = {
         "free_after_realloc": heap_free_after_realloc,
         "usable_after_free": heap_usable_after_free,
         "write_to_size_0": heap_write_to_size_0,
+        "write_to_size_0_and_safe_arena": heap_write_to_size_0_and_arena,
         "alloc_after_destroy": heap_alloc_after_destroy,
         "free_after_destroy": heap_free_after_destroy,
         "alloc_of_closed_cache": heap_alloc_of_closed_cache,
@@ -444,6 +458,7 @@ MISTAKES: dict[str, dict[str, Callable[[Any, int], None]]] = {
         "double_free": arena_double_free,
         "alloc_after_free": arena_alloc_after_free,
         "safe_read_after_free": safe_read_after_free,
+        "safe_read_after_free_and_heap": safe_read_after_free_and_heap,
         "safe_write_after_reset": safe_write_after_reset,
         "safe_overflow_1": safe_overflow,
     },
