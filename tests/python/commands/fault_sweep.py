@@ -38,7 +38,11 @@ from tests.python.helpers import random_ops
 CALLS = ("open", "write", "rename", "mmap", "pthread_create")
 """In the order of faulty_calls.c."""
 NEVER = len(CALLS)
-SECONDS = 60
+SECONDS = 30
+APPENDED = ".jsonl"
+"""Its rows are written as they finish."""
+CPYTHON_HANGS = "Exception ignored in thread started by"
+"""A thread without memory ends before Thread.start, which waits for it, hears of it."""
 
 TRACE = "gc 1 @0.1s 1%: 0.1+1+0.1 ms clock, 0.1+0/1/0+0.1 ms cpu, 4->5->2 MB, 5 MB goal, 2 P\n"
 SHORT = ("export", "record", "gctrace")
@@ -154,6 +158,8 @@ def make_inputs(folder: Path) -> dict[str, str]:
 
 def wrong(ended: Ended, sound: Ended, call: str) -> str | None:
     """Return what is wrong with a run in which calls failed; None: nothing."""
+    if ended.status == -signal.SIGALRM and CPYTHON_HANGS in ended.said:
+        return None
     if ended.status < 0:
         return f"signal {-ended.status}"
     if "Traceback" in ended.said or "Error:" in ended.said.partition("spanwise: ")[0]:
@@ -165,7 +171,7 @@ def wrong(ended: Ended, sound: Ended, call: str) -> str | None:
     for name, size in ended.files.items():
         if name not in sound.files:
             return f"left {name}"
-        if size < sound.files[name] * 9 // 10:
+        if not name.endswith(APPENDED) and size < sound.files[name] * 9 // 10:
             return f"{name} has {size} bytes instead of {sound.files[name]}"
     if ended.status == sound.status == 0 and ended.files.keys() != sound.files.keys():
         return "no output, but success"
