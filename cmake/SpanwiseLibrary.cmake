@@ -5,7 +5,7 @@
 
 set(spanwise_floor "base/*" "os/${SPANWISE_OS}/*" "ds/*")
 spanwise_sources(core_sources ${spanwise_floor} "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*"
-                 "gc/*" "arena/*" "pool/*" "inspect/*" "trace/*" "simulator/*" "optimize/*" "range/*" "buffer/*"
+                 "gc/*" "arena/*" "pool/*" "inspect/*" "guard/*" "trace/*" "simulator/*" "optimize/*" "range/*" "buffer/*"
                  "stack/*")
 if(SPANWISE_REUSE)
   spanwise_reused(core_objects spanwise_objects ${core_sources})
@@ -135,21 +135,24 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
                    "inspect/*" "guard/*" "preload/*")
   list(FILTER malloc_sources EXCLUDE REGEX "/gen/paths_")
   spanwise_preload(malloc ${malloc_sources})
-  target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_TOUCH_MAPS=0
-                             SW_OTHER_TABLES=0)
+  target_compile_definitions(spanwise_malloc PRIVATE SW_SPECIALISED=0 SW_COLLECTABLE=0 SW_GUARDABLE=0
+                             SW_TOUCH_MAPS=0 SW_OTHER_TABLES=0)
   # Code that runs at the start or end of processes and threads, or only in tracked heaps, is compiled for
-  # size to reduce RSS. No recorded call stack passes through the files that read options and write
-  # the ledger, so they have no unwind tables.
+  # size to reduce RSS. No recorded call stack passes through files that read options, check tables and heaps, take
+  # and write the ledger, or return pages, so they have no unwind tables.
   set_source_files_properties(
     src/preload/report.c src/preload/options.c src/preload/info.c src/preload/account.c src/preload/slow.c
-    src/guard/guard.c src/guard/sample.c src/guard/report.c src/base/fail.c src/ds/meta.c src/sizeclass/table.c
+    src/guard/guard.c src/guard/sample.c src/guard/sampling.c src/guard/heaps.c src/guard/report.c
+    src/base/fail.c src/ds/meta.c src/sizeclass/table.c
     src/inspect/verify.c src/inspect/audit_lists.c src/inspect/map.c src/inspect/ledger.c src/page/space.c
     src/page/purge.c src/heap/cache.c src/heap/registry.c src/heap/trim.c src/heap/heap.c src/heap/checks.c
     src/heap/thread.c src/ds/handle.c src/os/linux/fault.c src/os/linux/descriptors.c src/os/linux/memory.c
     src/os/linux/modules.c src/os/linux/copy.c
     PROPERTIES COMPILE_OPTIONS -Os)
   set_source_files_properties(
-    src/preload/report.c src/preload/options.c
+    src/preload/report.c src/preload/options.c src/preload/account.c src/inspect/verify.c
+    src/inspect/audit_lists.c src/inspect/map.c src/sizeclass/table.c src/heap/checks.c
+    src/heap/trim.c src/page/space.c src/page/purge.c src/ds/meta.c
     PROPERTIES COMPILE_OPTIONS "-Os;-fno-asynchronous-unwind-tables")
   list(APPEND spanwise_faces spanwise_record spanwise_malloc)
 endif()

@@ -20,7 +20,7 @@ set(spanwise_long collector collector_steps fork heap hints large limits misuse
 # reads no memory by process_vm_readv (collector_conservative). A model is the same on each processor
 # (collector_protocol).
 set(spanwise_needs_native
-    addresses arena_safe collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_mutators collector_protocol collector_roots collector_stop guard preload_grades fail fork grades limits memory_grades purge refused_calls refused_memory runner thread_burst threads
+    addresses arena_safe collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_mutators collector_protocol collector_roots collector_stop guard guard_heaps preload_grades fail fork grades limits memory_grades purge refused_calls refused_memory runner thread_burst threads
     touched_pages trace_damage)
 
 # gold takes half the time to link the 90 programs of a preset, each with the whole library.
@@ -107,10 +107,6 @@ foreach(source IN LISTS unit_sources)
     foreach(room IN ITEMS recorder preload replay)
       target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/${room}/checks.c")
     endforeach()
-  endif()
-  if(module MATCHES "^(guard|refused_memory)$")
-    file(GLOB guard_sources "${PROJECT_SOURCE_DIR}/src/guard/*.c")
-    target_sources(${name} PRIVATE ${guard_sources})
   endif()
   if(module STREQUAL "recorder_walks") # the test replaces the rest of the recorder
     foreach(file IN ITEMS site checks)

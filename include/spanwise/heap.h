@@ -61,6 +61,11 @@ typedef struct sw_heap_options {
     uint8_t large_touched_percent;
     /* large_touched_percent in millionths: 1 to 1000000; 0: unused. One of the two must be 0. */
     uint64_t large_touched_ppm;
+    /* Protections against overflows, uses after a free and other misuse: names separated by commas,
+     * of "hardened", "paranoid", "canary", "zero", "hold", "empty", "match", "sample", "random" and
+     * "pages" (docs/design/guard.md). NULL or "default": none. Not for dry heaps, packed tiny
+     * objects or heaps with a collector. Read by sw_heap_create only. */
+    const char *protect;
 } sw_heap_options;
 
 enum { SW_DECAY_DEFAULT_MS = 500 };

@@ -3,7 +3,9 @@
 #include "guard/state.h"
 #include "os/os.h"
 
-sw_guard_state sw_guard; /* here, because every other file of the folder calls this one */
+sw_guard_state sw_guard; /* here, because other files of the folder call this one */
+bool sw_guard_sampling;
+struct sw_sampled sw_sampled;
 
 void sw_guard_note_stack(sw_guard_stack *stack) {
     stack->thread = sw_os_thread_id();
@@ -42,9 +44,10 @@ void sw_guard_report_stacks(sw_heap *heap, sw_misuse misuse, const char *op, con
     sw_misuse_report_with(&fault, print_stacks, stacks);
 }
 
-void sw_guard_check_clear(const void *p, size_t bytes, const char *op) {
-    if ((sw_guard.on & SW_GUARD_ZERO) == 0 || sw_guard_is_clear(p, bytes)) return;
-    sw_guard_report(sw_guard.heap, SW_MISUSE_WRITE_AFTER_FREE, op, p, bytes);
+void sw_guard_check_clear(const sw_guard_state *guard, const void *p, size_t bytes,
+                          const char *op) {
+    if ((guard->on & SW_GUARD_ZERO) == 0 || sw_guard_is_clear(p, bytes)) return;
+    sw_guard_report(guard->heap, SW_MISUSE_WRITE_AFTER_FREE, op, p, bytes);
 }
 
 /* --- objects ---------------------------------------------------------------------------------- */
@@ -56,6 +59,8 @@ sw_guarded sw_guarded_find(sw_heap *heap, const void *ptr) {
     if (found.target.large) {
         found.bytes = (size_t)cold->pages << heap->table->page_shift;
         found.requested = __atomic_load_n(&cold->requested, __ATOMIC_RELAXED);
+        found.large_requested = &sw_space_cold(heap->space, found.target.span)->requested;
+        if (found.requested == 0) found.target.misuse = SW_MISUSE_DOUBLE_FREE;
         return found;
     }
     uint32_t slot_bytes = sw_slot_bytes(heap->table, found.target.span);
@@ -68,6 +73,8 @@ sw_guarded sw_guarded_find(sw_heap *heap, const void *ptr) {
 
 bool sw_guarded_hold(const sw_guarded *object) {
     uint32_t slot = object->target.slot, bytes = (uint32_t)object->bytes;
+    if (object->target.large)
+        return __atomic_exchange_n(object->large_requested, 0, __ATOMIC_ACQ_REL) != 0;
     if (bytes <= SW_QUICK_MAX)
         return __atomic_exchange_n(&((uint16_t *)object->slack)[slot], (uint16_t)bytes,
                                    __ATOMIC_ACQ_REL) != bytes;
@@ -75,6 +82,7 @@ bool sw_guarded_hold(const sw_guarded *object) {
            bytes;
 }
 
-void *sw_guarded_end(void *p, size_t size, size_t bytes, sw_guard_kind kind) {
-    return sw_guarded_end_quick(p, size, bytes, kind);
+void *sw_guarded_end(const sw_guard_state *guard, void *p, size_t size, size_t bytes,
+                     sw_guard_kind kind) {
+    return sw_guarded_end_quick(guard, p, size, bytes, kind);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every guarded call reads: the heap, the switches, and the calling thread's record. */
+/* What every guarded call reads: the heap, its switches, and the calling thread's record. */
 #ifndef SW_GUARD_STATE_H
 #define SW_GUARD_STATE_H
 
@@ -11,26 +11,73 @@
 #include "heap/target.h"
 #include "heap/template.h"
 
+/* Objects of size 0: addresses of an inaccessible range, with a bit for each live one. */
+enum { SW_EMPTY_OBJECTS = 1 << 16, SW_EMPTY_WORDS = SW_EMPTY_OBJECTS / 64 };
+typedef struct sw_empties {
+    sw_os_lock lock;
+    char *range; /* NULL: none */
+    uint64_t live[SW_EMPTY_WORDS];
+    size_t next_word; /* where the search for a free address goes on */
+} sw_empties;
+
+/* Objects on pages of their own. `range`, `places` and `count` are set before the first allocation,
+ * and do not change. The rest is under the lock. Free places are a queue, so that a page is reused
+ * as late as possible. */
+typedef struct sw_samples {
+    sw_os_lock lock;
+    char *range; /* NULL: none */
+    struct sw_place *places;
+    uint32_t count;
+    uint32_t first, last; /* of the queue; first == count: it is empty */
+} sw_samples;
+
+/* Freed objects of pages that are held, inaccessible, so that each use of them faults. A ring under
+ * the lock of the samples. */
+enum { SW_HELD_LARGE = 16, SW_HELD_LARGE_MIN = 1 << 17, SW_HELD_LARGE_MAX = 1 << 23 };
+typedef struct sw_held_large {
+    void *objects[SW_HELD_LARGE]; /* NULL: none */
+    uint32_t place;               /* of the next one; that of the oldest */
+} sw_held_large;
+
+/* A guarded heap. The fields above `empties` do not change. */
 typedef struct sw_guard_state {
-    sw_heap *heap; /* NULL: none is guarded */
-    unsigned on;   /* SW_GUARD_ bits */
+    sw_heap *heap;
+    unsigned on; /* SW_GUARD_ bits */
     uint64_t key;
     size_t quick_max; /* the largest size that sw_guard_alloc does not pass on; 0: none */
+    struct sw_guard_state *next; /* in the list of those with inaccessible pages (sample.c) */
+    sw_empties empties;
+    sw_samples samples;
+    sw_held_large large;
 } sw_guard_state;
 
-extern sw_guard_state sw_guard;
+extern sw_guard_state sw_guard; /* of the preloaded malloc */
+
+static inline sw_guard_state *sw_guard_of(const sw_heap *heap) { return heap->guard_state; }
 
 /* Switches that need the canary: the kind of allocation is part of it. */
 enum { SW_GUARD_ENDS = SW_GUARD_CANARY | SW_GUARD_MATCH };
 
-/* A thread's record, in its own mapping. It is the thread's extra value of the heap layer. */
+/* What a thread, or a cache, has for guarded calls, in its own mapping. In the preloaded malloc it
+ * is the thread's extra value of the heap layer, else the cache has its address. */
 struct sw_guard_thread {
     sw_cache *cache;
+    sw_guard_state *guard;
     uint64_t countdown;        /* allocations until one is sampled */
+    uint64_t burst;            /* sampling.c: the same, outside the inline paths; 0: inside */
     uint64_t random;           /* the state of its generator */
     uint64_t place;            /* of the next held object: place < SW_GUARD_HELD */
     void *held[SW_GUARD_HELD]; /* objects freed by the program but not by the heap; NULL: none */
 };
+
+/* A record that belongs to no thread yet; NULL: no memory. Its end frees what it holds, if `op` is
+ * given. */
+sw_guard_thread *sw_guard_record_make(sw_cache *cache);
+void sw_guard_record_end(sw_guard_thread *own, const char *op);
+
+/* Begins to guard a heap, with a state that is all 0; and releases what the state refers to. */
+void sw_guard_begin(sw_guard_state *guard, sw_heap *heap, unsigned on);
+void sw_guard_end(sw_guard_state *guard);
 
 /* Only the upper bits are random: it is a linear congruential generator (Knuth's MMIX). */
 static inline uint64_t sw_guard_next_random(sw_guard_thread *own) {
@@ -64,16 +111,14 @@ void sw_guard_report(sw_heap *heap, sw_misuse misuse, const char *op, const void
 void sw_guard_report_stacks(sw_heap *heap, sw_misuse misuse, const char *op, const void *p,
                             size_t size, const sw_guard_stack stacks[2]);
 
-/* In sample.c: reports accesses to guard pages, and to objects of size 0, when they fault. */
-void sw_guard_watch_faults(sw_heap *heap);
-
 /* --- what the heap knows of an object --------------------------------------------------------- */
 
 typedef struct sw_guarded {
     sw_target target;
-    size_t bytes;     /* of the slot, or of the pages of a large object */
-    size_t requested; /* that the heap was asked for: one more than the program; 0: held */
-    void *slack;      /* the array of the slot's span */
+    size_t bytes;              /* of the slot, or of the pages of a large object */
+    size_t requested;          /* that the heap was asked for: one more than the program; 0: held */
+    void *slack;               /* the array of the slot's span */
+    uint64_t *large_requested; /* of a large object: where `requested` is */
 } sw_guarded;
 
 /* Looks a pointer up. A held object is a double free. */
@@ -114,7 +159,7 @@ static sw_always_inline bool sw_guarded_hold_quick(const sw_cache *cache,
     return true;
 }
 
-/* The same for any slot, by an atomic exchange. */
+/* The same for any object, by an atomic exchange. */
 bool sw_guarded_hold(const sw_guarded *object);
 
 /* The canary: the bytes after an object, up to 16, depend on its address and on a key of the
@@ -190,26 +235,28 @@ static inline bool sw_guard_is_clear(const void *p, size_t bytes) {
 }
 
 /* Reports a write to memory that is free or held. */
-void sw_guard_check_clear(const void *p, size_t bytes, const char *op);
+void sw_guard_check_clear(const sw_guard_state *guard, const void *p, size_t bytes, const char *op);
 
 /* --- the end of an object in its slot: its canary, if one is written -------------------------- */
 
 /* Writes it, and returns p. */
-void *sw_guarded_end(void *p, size_t size, size_t bytes, sw_guard_kind kind);
-static sw_always_inline void *sw_guarded_end_quick(void *p, size_t size, size_t bytes,
-                                                   sw_guard_kind kind) {
-    if ((sw_guard.on & SW_GUARD_ENDS) != 0)
-        sw_canary_write(sw_canary_word(sw_guard.key, p, kind), p, size, bytes);
+void *sw_guarded_end(const sw_guard_state *guard, void *p, size_t size, size_t bytes,
+                     sw_guard_kind kind);
+static sw_always_inline void *sw_guarded_end_quick(const sw_guard_state *guard, void *p,
+                                                   size_t size, size_t bytes, sw_guard_kind kind) {
+    if ((guard->on & SW_GUARD_ENDS) != 0)
+        sw_canary_write(sw_canary_word(guard->key, p, kind), p, size, bytes);
     return p;
 }
 
 /* True: the object ends in the canary of an object of this kind and, if stated, this size. */
-static sw_always_inline bool sw_guarded_ends_well(const void *p, const sw_guarded *object,
-                                                  size_t stated, sw_guard_kind kind) {
+static sw_always_inline bool sw_guarded_ends_well(const sw_guard_state *guard, const void *p,
+                                                  const sw_guarded *object, size_t stated,
+                                                  sw_guard_kind kind) {
     size_t size = object->requested - 1;
     if (stated != SIZE_MAX && stated != size) return false;
-    if ((sw_guard.on & SW_GUARD_ENDS) == 0) return true;
-    return sw_canary_damage(sw_canary_word(sw_guard.key, p, kind), p, size, object->bytes) == 0;
+    if ((guard->on & SW_GUARD_ENDS) == 0) return true;
+    return sw_canary_damage(sw_canary_word(guard->key, p, kind), p, size, object->bytes) == 0;
 }
 
 #endif

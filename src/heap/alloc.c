@@ -72,9 +72,13 @@ static sw_always_inline void *alloc_plain_size(sw_cache *cache, size_t size, uns
  * table gives the class. */
 static sw_always_inline void *alloc_by_table(sw_cache *cache, size_t size, unsigned flags) {
     const sw_table *table = cache->table;
-    if (sw_unlikely(size > table->max_size)) return sw_large_alloc(cache, size, 1, flags);
+    if (sw_unlikely(size > table->max_size))
+        return sw_likely(!sw_cache_is_guarded(cache, flags))
+                   ? sw_large_alloc(cache, size, 1, flags)
+                   : cache->heap->guard->alloc(cache, size, 0, flags);
     uint32_t cls = sw_size_class(table, size);
     if (cache->mode == 0 && flags == 0) return alloc_plain(cache, size, 0, cls);
+    if (sw_cache_is_guarded(cache, flags)) return cache->heap->guard->alloc(cache, size, 0, flags);
     if (sw_unlikely(is_tiny(cache, size, flags))) return alloc_tiny(cache, size, flags);
     return alloc_small(cache, size, flags, cls);
 }
@@ -137,6 +141,8 @@ static sw_always_inline void *alloc_aligned(sw_cache *cache, size_t size, size_t
         errno = EINVAL;
         return NULL;
     }
+    if (sw_cache_is_guarded(cache, flags))
+        return cache->heap->guard->alloc(cache, size, align, flags);
     if (align == 1 && is_tiny(cache, size, flags)) return alloc_tiny(cache, size, flags);
     uint32_t cls = aligned_class(cache->table, size, align);
     if (cls == 0) return sw_large_alloc(cache, size, align, flags);

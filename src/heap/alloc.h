@@ -170,6 +170,8 @@ void sw_free_hinted(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr);
 void sw_free_by_owner(sw_cache *cache, sw_span *span, uint64_t slot, void *ptr, const char *op);
 /* Frees any pointer, after a complete look-up, for cases that the functions above cannot decide. */
 void sw_free_checked(sw_cache *cache, void *ptr, const char *op);
+/* The same for the guard: in a heap with protections it frees what the guard has checked. */
+void sw_free_unguarded(sw_cache *cache, void *ptr, const char *op);
 
 /* Frees a large object of this heap if one starts at the pointer. No hazard is needed, because the
  * record itself says whether the object is live. False: there is none. */

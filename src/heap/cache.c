@@ -357,6 +357,7 @@ static void bound_free_pages(sw_heap *heap) {
 void sw_cache_shut(sw_cache *cache) {
     sw_heap *heap = cache->heap;
     struct sw_cache_cold *cold = cache->cold;
+    if (sw_heap_is_guarded(heap)) heap->guard->leave(cache);
     if (sw_heap_is_collected(heap)) heap->hooks->enter(heap, false); /* a thread may end any time */
     sw_verify_hold(); /* a partly closed cache would fail verification */
     sw_hazard_clear(cache);

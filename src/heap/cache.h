@@ -42,6 +42,7 @@ struct sw_cache_cold {
     uint64_t tick_ns;      /* the decay tick at which idle spans were last given up */
     uintptr_t tiny_block;  /* 0: none */
     struct sw_gc_buffer *collector_buffer; /* in collected heaps: gc/mark.h; it may be stale */
+    struct sw_guard_thread *guard;         /* in guarded heaps: guard/state.h; NULL: none yet */
     sw_span_list *partial;                 /* by span class */
     sw_span_list *full;
     uint16_t *idle_spans; /* by span class: spans in `partial` that are idle */

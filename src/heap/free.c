@@ -207,9 +207,7 @@ static sw_cache *usable_cache(sw_cache *cache, const void *ptr, const char *op) 
     return sw_cache_is_open(cache) || sw_cache_check(cache, op) ? cache : NULL;
 }
 
-void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
-    cache = usable_cache(cache, ptr, op);
-    if (cache == NULL) return;
+void sw_free_unguarded(sw_cache *cache, void *ptr, const char *op) {
     sw_cache_renew_frames(cache);
     uint32_t id = sw_space_id_of(cache->heap->space, (uintptr_t)ptr);
     if (id >= SW_SPAN_FIRST && !sw_heap_is_collected(cache->heap) && sw_free_large(cache, id, ptr))
@@ -223,6 +221,15 @@ void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
     sw_heap_leave(cache->heap);
     errno = saved_errno;
     if (target.misuse != SW_MISUSE_NONE) sw_target_report(cache->heap, &target, op, ptr, 0);
+}
+
+void sw_free_checked(sw_cache *cache, void *ptr, const char *op) {
+    cache = usable_cache(cache, ptr, op);
+    if (cache == NULL) return;
+    if (sw_heap_is_guarded(cache->heap))
+        cache->heap->guard->free(cache, ptr, SIZE_MAX, op);
+    else
+        sw_free_unguarded(cache, ptr, op);
 }
 
 /* --- where the fast paths end ----------------------------------------------------------------- */
@@ -320,6 +327,11 @@ static sw_noinline void free_sized_checked(sw_cache *cache, void *ptr, size_t si
     if (cache->heap == NULL) cache = sw_thread_default_cache();
     if (cache == NULL) return; /* no memory for a cache: the object is leaked */
     sw_heap *heap = cache->heap;
+    if (sw_heap_is_guarded(heap)) {
+        if (sw_cache_is_open(cache) || sw_cache_check(cache, "free_sized"))
+            heap->guard->free(cache, ptr, size, "free_sized");
+        return;
+    }
     sw_target target = sw_target_find(heap, ptr);
     if (target.misuse == SW_MISUSE_NONE && size_matches(heap, target.span, size)) {
         sw_template_free(cache, ptr, "free_sized", free_slow);

@@ -75,6 +75,11 @@ static sw_status check_options(const sw_heap_options *options, const char *op) {
     if (options->touch_map && !options->dry)
         return sw_fail(SW_INVALID, op, "touch_map: a real heap asks the system; leave it 0");
     if (check_share(options, op) != SW_OK) return SW_INVALID;
+    bool guarded = options->protect != NULL && options->protect[0] != '\0';
+    if (guarded && (options->dry || options->tiny))
+        return sw_fail(SW_INVALID, op, "protect: not for %s",
+                       options->dry ? "dry heaps, which have no memory"
+                                    : "packed tiny objects, which share their slots");
     if (options->tiny && !can_pack(options->table))
         return sw_fail(SW_INVALID, op, "tiny: table %s has no class of 16 bytes",
                        options->table->name);
@@ -89,12 +94,11 @@ static bool rest_is_zero(const sw_heap_options *given) {
     return true;
 }
 
-/* Sets *out to the given options (NULL: the defaults) in the form of this version. Defaults
+/* The options (NULL: the defaults) get the form of this version. Defaults
  * replace a table of NULL, a decay of 0, and the fields that the caller's version does not have.
  * SW_INVALID: the size of the struct or a value is wrong. SW_UNSUPPORTED: the caller's version is
  * later and uses a field that this one lacks. */
-static sw_status sw_options_read(const sw_heap_options *given, const char *op,
-                                 sw_heap_options *out) {
+sw_status sw_heap_options_read(const sw_heap_options *given, const char *op, sw_heap_options *out) {
     *out = defaults;
     if (given != NULL) {
         if (!sw_sized_is_valid(given->struct_bytes))
@@ -185,6 +189,7 @@ static void end_instrument(sw_heap *heap) {
 
 static void set_options(sw_heap *heap, const sw_heap_options *options) {
     heap->options = *options;
+    heap->options.protect = NULL; /* the caller's text may not live as long */
     heap->table = heap->options.table;
     heap->span_classes = 2 * heap->table->class_count;
     heap->mode = (options->tracked ? SW_MODE_TRACKED : 0u) | (options->dry ? SW_MODE_DRY : 0u) |
@@ -253,17 +258,32 @@ static sw_status give_up(sw_heap *heap, sw_status status) {
     return status;
 }
 
-static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hooks, void *collector,
-                        sw_os_lock *lock, sw_heap **out) {
+/* What upper layers add to a heap. */
+typedef struct layers {
+    const sw_heap_hooks *hooks;
+    void *collector;
+    sw_os_lock *lock;
+    const sw_heap_guard *guard;
+    void *guard_state;
+} layers;
+
+static void set_layers(sw_heap *heap, const layers *above) {
+    heap->hooks = above->hooks;
+    heap->collector = above->collector;
+    heap->collector_lock = above->lock;
+    heap->guard = above->guard;
+    heap->guard_state = above->guard_state;
+    if (SW_COLLECTABLE && above->hooks != NULL) heap->mode |= SW_MODE_COLLECTED;
+    if (SW_GUARDABLE && above->guard != NULL) heap->mode |= SW_MODE_TRACKED | SW_MODE_GUARDED;
+}
+
+static sw_status create(const sw_heap_options *options, const layers *above, sw_heap **out) {
     sw_heap_options read;
-    sw_status status = sw_options_read(options, OP_CREATE, &read);
+    sw_status status = sw_heap_options_read(options, OP_CREATE, &read);
     if (status != SW_OK) return status;
     sw_heap *heap = make_record(&read, &status);
     if (heap == NULL) return status;
-    heap->hooks = hooks;
-    heap->collector = collector;
-    heap->collector_lock = lock;
-    if (SW_COLLECTABLE && hooks != NULL) heap->mode |= SW_MODE_COLLECTED;
+    set_layers(heap, above);
     begin(heap, &read);
     if (!make_central(heap) || !make_instrument(heap))
         return give_up(heap, sw_fail(SW_NOMEM, OP_CREATE, "no memory for a heap"));
@@ -273,14 +293,19 @@ static sw_status create(const sw_heap_options *options, const sw_heap_hooks *hoo
     return SW_OK;
 }
 
-sw_status sw_heap_create(const sw_heap_options *options, sw_heap **out) {
-    if (out == NULL) return sw_fail_null("heap_create", "out");
-    return create(options, NULL, NULL, NULL, out);
+sw_status sw_heap_create_guarded(const sw_heap_options *options, const sw_heap_guard *guard,
+                                 void *state, sw_heap **out) {
+    return create(options, &(layers){.guard = guard, .guard_state = state}, out);
 }
 
 sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap_hooks *hooks,
                                    void *collector, sw_os_lock *lock, sw_heap **out) {
-    return create(options, hooks, collector, lock, out);
+    sw_heap_options read;
+    sw_status status = sw_heap_options_read(options, OP_CREATE, &read);
+    if (status == SW_OK && read.protect != NULL && read.protect[0] != '\0')
+        return sw_fail(SW_INVALID, OP_CREATE, "protect: not for heaps with a collector");
+    if (status != SW_OK) return status;
+    return create(&read, &(layers){.hooks = hooks, .collector = collector, .lock = lock}, out);
 }
 
 /* Threads that are closing their caches still need the collector. */
@@ -288,6 +313,7 @@ static sw_status end(sw_heap *heap, const char *op) {
     if (!sw_handle_try_end(&heap->mark, SW_HANDLE_HEAP))
         return sw_handle_refuse(heap, offsetof(sw_heap, mark), SW_HANDLE_HEAP, op);
     sw_registry_remove(heap);
+    if (sw_heap_is_guarded(heap)) heap->guard->end(heap);
     heap->collector = NULL;
     heap->collector_lock = NULL;
     release_all(heap);
@@ -368,9 +394,11 @@ void sw_heap_each_span(sw_heap *heap, sw_span_visit *fn, void *arg) {
 void sw_heap_lock(sw_heap *heap) {
     if (heap->collector_lock != NULL) sw_os_lock_acquire(heap->collector_lock);
     sw_os_lock_acquire(&heap->lock);
+    if (sw_heap_is_guarded(heap)) heap->guard->lock(heap);
 }
 
 void sw_heap_unlock(sw_heap *heap) {
+    if (sw_heap_is_guarded(heap)) heap->guard->unlock(heap);
     sw_os_lock_release(&heap->lock);
     if (heap->collector_lock != NULL) sw_os_lock_release(heap->collector_lock);
 }
@@ -386,16 +414,18 @@ static sw_status check_default(const sw_heap_options *options, const char *op) {
     if (options->table != sw_table_default())
         return sw_fail(SW_INVALID, op, "table %s: the default heap has %s compiled in",
                        sw_table_name(options->table), sw_table_name(sw_table_default()));
-    if (options->dry || options->tiny || options->manual_clock)
+    if (options->dry || options->tiny || options->manual_clock ||
+        (options->protect != NULL && options->protect[0] != '\0'))
         return sw_fail(SW_INVALID, op,
-                       "a default heap cannot be dry, pack tiny objects or have a manual clock");
+                       "a default heap cannot be dry, pack tiny objects, or have a manual clock or "
+                       "protections");
     return SW_OK;
 }
 
 /* Under default_lock, while there is no default heap. */
 static sw_status make_default(const sw_heap_options *options) {
     sw_heap *heap = NULL;
-    sw_status status = sw_heap_create(options, &heap);
+    sw_status status = sw_heap_create_guarded(options, NULL, NULL, &heap);
     if (heap == NULL) return status;
     heap->id = SW_DEFAULT_HEAP_ID;
     __atomic_store_n(&default_heap, heap, __ATOMIC_RELEASE);
@@ -415,7 +445,7 @@ sw_heap *sw_heap_default(void) {
 sw_status sw_heap_default_init(const sw_heap_options *options) {
     const char *op = "heap_default_init";
     sw_heap_options read;
-    sw_status status = sw_options_read(options, op, &read);
+    sw_status status = sw_heap_options_read(options, op, &read);
     if (status == SW_OK) status = check_default(&read, op);
     if (status != SW_OK) return status;
     sw_os_lock_acquire(&default_lock);

@@ -105,13 +105,19 @@ enum {
     SW_MODE_DRY = 2,       /* addresses are numbers */
     SW_MODE_TINY = 4,      /* objects without pointers of less than 16 bytes share blocks */
     SW_MODE_COLLECTED = 8, /* a collector frees objects; every free takes the slow path */
+    SW_MODE_GUARDED = 16,  /* tracked, with protections; every call takes the slow path */
 };
 
 /* 0 in the preloaded malloc: none of its heaps is collected, and the code for that is left out. */
 #ifndef SW_COLLECTABLE
 #define SW_COLLECTABLE 1
 #endif
+/* 0 in the preloaded malloc, whose only heap is guarded from above. */
+#ifndef SW_GUARDABLE
+#define SW_GUARDABLE 1
+#endif
 typedef struct sw_heap_hooks sw_heap_hooks;
+typedef struct sw_heap_guard sw_heap_guard;
 typedef struct sw_history sw_history; /* central.h */
 
 struct sw_heap {
@@ -160,6 +166,8 @@ struct sw_heap {
     const sw_heap_hooks *hooks; /* NULL: the heap is not collected */
     void *collector;            /* NULL: the heap has no collector, or its collector is ending */
     sw_os_lock *collector_lock; /* NULL where `collector` is */
+    const sw_heap_guard *guard; /* NULL: the heap has no protections */
+    void *guard_state;          /* of the guard layer; NULL: none */
 };
 
 /* Exact under the heap's lock, unless another thread is taking a kept span. */
@@ -170,18 +178,21 @@ static inline uint32_t sw_heap_kept_pages(const sw_heap *heap) {
 static sw_always_inline bool sw_heap_is_collected(const sw_heap *heap) {
     return SW_COLLECTABLE && sw_unlikely(heap->hooks != NULL);
 }
+static sw_always_inline bool sw_heap_is_guarded(const sw_heap *heap) {
+    return SW_GUARDABLE && sw_unlikely(heap->guard != NULL);
+}
 
 /* True if a decay tick is due at `now_ns`. */
 static inline bool sw_heap_decay_due(const sw_heap *heap, uint64_t now_ns) {
     return sw_pages_decay_due(&heap->pages, now_ns);
 }
 
-/* The view of the space that the caches of the heap get. If objects share slots, or a collector
- * frees them, every free must take the slow path, so the view has no frames and contains no
+/* The view of the space that the caches of the heap get. If objects share slots, or a collector or
+ * a guard frees them, every free must take the slow path, so the view has no frames and contains no
  * address. */
 static inline sw_space_view sw_heap_view(const sw_heap *heap) {
     sw_space_view view = sw_space_view_now(heap->space);
-    if ((heap->mode & (SW_MODE_TINY | SW_MODE_COLLECTED)) != 0) view.frames = 0;
+    if ((heap->mode & (SW_MODE_TINY | SW_MODE_COLLECTED | SW_MODE_GUARDED)) != 0) view.frames = 0;
     return view;
 }
 
@@ -311,6 +322,43 @@ sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap
                                    void *collector, sw_os_lock *lock, sw_heap **out);
 /* Destroys the heap when its collector is destroyed. No cycle is running. */
 sw_status sw_heap_destroy_collected(sw_heap *heap);
+
+/* --- guarded heaps ---------------------------------------------------------------------------- */
+
+/* The guard is a layer above the heap. The heap passes it the calls on heaps with protections; the
+ * guard serves them by calls with SW_UNGUARDED, and by sw_free_unguarded (alloc.h). */
+enum { SW_UNGUARDED = 1 << 6 }; /* a flag of allocations */
+
+struct sw_heap_guard {
+    void *(*alloc)(sw_cache *cache, size_t size, size_t align, unsigned flags); /* align 0: any */
+    void *(*realloc)(sw_cache *cache, void *ptr, size_t size, unsigned flags);
+    void (*free)(sw_cache *cache, void *ptr, size_t stated, const char *op); /* SIZE_MAX: unknown */
+    size_t (*usable)(sw_heap *heap, const void *ptr, const char *op);
+    /* The requested size of a live object of the program, given what the heap was asked for. False:
+     * the program has freed the object. */
+    bool (*requested)(uint64_t asked, uint64_t *size);
+    /* Under the heap's lock, in a quiet heap: checks what the protections keep in objects. */
+    sw_status (*verify)(sw_heap *heap);
+    void (*leave)(sw_cache *cache); /* the cache is about to close */
+    void (*end)(sw_heap *heap);     /* the heap is being destroyed */
+    /* For forks, under the heap's lock; reset is called in the child. */
+    void (*lock)(sw_heap *heap);
+    void (*unlock)(sw_heap *heap);
+    void (*reset)(sw_heap *heap);
+};
+
+/* The options as sw_heap_create reads them: every field is set and valid. */
+sw_status sw_heap_options_read(const sw_heap_options *given, const char *op, sw_heap_options *out);
+/* Creates a heap without a collector. guard NULL: without protections. The state belongs to the
+ * guard, and to the caller if this fails. */
+sw_status sw_heap_create_guarded(const sw_heap_options *options, const sw_heap_guard *guard,
+                                 void *state, sw_heap **out);
+
+/* Whether a call on this cache is for the guard. */
+static sw_always_inline bool sw_cache_is_guarded(const sw_cache *cache, unsigned flags) {
+    return SW_GUARDABLE && sw_unlikely((cache->mode & SW_MODE_GUARDED) != 0) &&
+           (flags & SW_UNGUARDED) == 0;
+}
 
 /* Enclose every change of spans or lists of the heap, so that none happens while a cycle works. No
  * code in between calls the program. */

@@ -109,6 +109,7 @@ static void *resize(sw_cache *cache, void *ptr, size_t size, unsigned flags) {
     if (sw_likely(own != NULL)) return resize_own(cache, own, ptr, size, flags);
     if (!sw_cache_is_open(cache)) return sw_report_ended_cache(cache);
     sw_heap *heap = cache->heap;
+    if (sw_heap_is_guarded(heap)) return heap->guard->realloc(cache, ptr, size, flags);
     sw_target target = sw_target_find(heap, ptr);
     if (sw_target_is_shared(heap, &target)) target.misuse = SW_MISUSE_COLLECTED;
     if (target.misuse != SW_MISUSE_NONE) {
@@ -138,6 +139,7 @@ void *sw_realloc(void *ptr, size_t size) {
 
 static size_t usable(sw_heap *heap, const void *ptr, const char *op) {
     if (ptr == NULL) return 0;
+    if (sw_heap_is_guarded(heap)) return heap->guard->usable(heap, ptr, op);
     sw_target target = sw_target_find(heap, ptr);
     if (sw_target_is_shared(heap, &target)) return 0; /* its neighbours begin anywhere */
     if (target.misuse == SW_MISUSE_NONE) return usable_bytes(heap, target.span);
@@ -182,5 +184,8 @@ void sw_arena_object_free(sw_heap *heap, void *p) {
     sw_cache *cache = sw_thread_cache(heap);
     if (cache == NULL) return;
     sw_span_large_set_arenas(span_of(heap, p), false);
-    sw_cache_free(cache, p);
+    if (sw_heap_is_guarded(heap))
+        sw_free_unguarded(cache, p, "free");
+    else
+        sw_cache_free(cache, p);
 }

@@ -137,6 +137,7 @@ static void recover_cache(sw_heap *heap, sw_cache *cache) {
 static void recover_heap(sw_heap *heap) {
     sw_os_lock_reset(&heap->lock);
     if (heap->collector_lock != NULL) sw_os_lock_reset(heap->collector_lock);
+    if (sw_heap_is_guarded(heap)) heap->guard->reset(heap);
     heap->closing = heap->leaving = 0;
     sw_central_forget_kept(heap);
     for (sw_cache *cache = heap->caches; cache != NULL; cache = cache->cold->next) {

@@ -242,23 +242,28 @@ typedef struct object_visit {
     int result;
 } object_visit;
 
+/* Visits an object; false: the walk ends. In a guarded heap the program may have freed it. */
+static bool visit_object(const sw_heap *heap, object_visit *visit, uintptr_t p, uint64_t bytes,
+                         uint32_t cls) {
+    if (sw_heap_is_guarded(heap) && !heap->guard->requested(bytes, &bytes)) return true;
+    visit->result = visit->fn((void *)p, bytes, cls, visit->arg);
+    return visit->result == 0;
+}
+
 static bool visit_objects(sw_heap *heap, sw_span *span, void *arg) {
     object_visit *visit = arg;
     const sw_span_cold *cold = sw_space_cold(heap->space, span);
     bool tracked = (heap->mode & SW_MODE_TRACKED) != 0;
     if (sw_span_state_seen(span) == SW_SPAN_LARGE) {
         if (!sw_span_large_lives(span)) return true;
-        uint64_t bytes = large_requested(heap, span);
-        visit->result = visit->fn((void *)span->base, bytes, 0, visit->arg);
-        return visit->result == 0;
+        return visit_object(heap, visit, span->base, large_requested(heap, span), 0);
     }
     uint32_t size = sw_slot_bytes(heap->table, span);
     for (uint32_t slot = 0; slot < span->slots; slot++) {
         if (!sw_span_slot_live(span, slot)) continue;
         uint32_t slack = tracked ? sw_slack_get(cold->slack, size, slot) : 0;
-        void *p = (void *)(span->base + (uintptr_t)slot * size);
-        visit->result = visit->fn(p, size - slack, span->span_class / 2, visit->arg);
-        if (visit->result != 0) return false;
+        uintptr_t p = span->base + (uintptr_t)slot * size;
+        if (!visit_object(heap, visit, p, size - slack, span->span_class / 2)) return false;
     }
     return true;
 }

@@ -189,8 +189,9 @@ void sw_os_watch_allow(const void *p, size_t bytes);
 /* Returns whether it has handled the fault; then the instruction is retried. It runs in a signal
  * handler, in the thread that made the access. */
 typedef bool sw_os_fault_fn(void *address, bool is_write);
-/* Calls fn at each later fault of the process, before the previous handler. False: refused, or the
- * system reports no faults. */
+/* Calls fn at each later fault of the process that no earlier function has handled, before the
+ * program's handler. The same function is added once. False: refused, or the system reports no
+ * faults. */
 bool sw_os_at_fault(sw_os_fault_fn *fn);
 /* Stores the return addresses of the callers, innermost first. Returns their number. */
 size_t sw_os_call_stack(uint64_t *addresses, size_t max);

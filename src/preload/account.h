@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guard/guard.h"
 #include "heap/heap.h"
+#include "preload/options.h"
 #include "spanwise/stats.h"
 
 /* Written under the account's lock. After each call:
@@ -67,6 +69,11 @@ bool preload_locks_are_idle(const sw_heap *heap);
 
 /* Returns the default heap, created with the options of the environment; NULL: no memory. */
 sw_heap *preload_heap(void);
+
+/* Returns whether every call on the heap is guarded: it has protections, and not only sampling. */
+static inline bool preload_guards(void) {
+    return preload_option.protect != 0 && !sw_guard_sampling;
+}
 
 /* Returns the cache that serves threads whose own cache is closed. Its lock is taken, and the
  * caller must release it by preload_late_cache_release, even after NULL: no memory for the

@@ -18,9 +18,11 @@
 #include "spanwise/stats.h"
 
 PRELOAD_EXPORT size_t malloc_usable_size(void *ptr) {
+    size_t size;
+    if (sw_unlikely(sw_guard_sampling) && sw_sampling_usable(ptr, &size)) return size;
     if (sw_likely(sw_tls.cache->heap != NULL)) return sw_usable_size(ptr);
     sw_heap *heap = ptr == NULL ? NULL : preload_heap();
-    if (heap != NULL && preload_option.protect != 0) return sw_guard_usable(ptr);
+    if (heap != NULL && preload_guards()) return sw_guard_usable(heap, ptr);
     return heap == NULL ? 0 : sw_heap_usable_size(heap, ptr);
 }
 

@@ -28,14 +28,19 @@ PRELOAD_EXPORT void *calloc(size_t count, size_t size) {
 
 PRELOAD_EXPORT void free(void *ptr) { preload_release(ptr, "free"); }
 
+/* Some programs allocate by realloc only (Lua). */
+static sw_noinline void *allocate(size_t size) { return preload_allocate(size, 0); }
+
 PRELOAD_EXPORT void *realloc(void *ptr, size_t size) {
-    if (sw_unlikely(size == 0 && ptr != NULL)) {
+    if (sw_unlikely(ptr == NULL)) return allocate(size);
+    if (sw_unlikely(size == 0)) {
         preload_release(ptr, "free");
         return NULL;
     }
     sw_cache *cache = sw_tls.cache;
-    return sw_likely(cache->heap != NULL) ? sw_cache_realloc(cache, ptr, size, 0)
-                                          : preload_realloc(ptr, size);
+    return sw_likely(cache->heap != NULL) && !sw_sampling_owns(ptr)
+               ? sw_cache_realloc(cache, ptr, size, 0)
+               : preload_realloc(ptr, size);
 }
 
 PRELOAD_EXPORT void *reallocarray(void *ptr, size_t count, size_t size) {

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "guard/guard.h"
 #include "heap/default.h"
 #include "heap/template.h"
 
@@ -53,7 +54,7 @@ void preload_delete_slow(sw_cache *cache, void *ptr, size_t size, const char *op
 
 static sw_always_inline void *preload_allocate_by_table(size_t size, unsigned flags) {
     sw_cache *cache = sw_tls.cache;
-    return sw_likely(cache->heap != NULL)
+    return sw_likely(cache->heap != NULL) && sw_likely(!sw_guard_sampling)
                ? sw_alloc_by_table(cache, size, flags & PRELOAD_HEAP_FLAGS)
                : preload_alloc(size, 0, flags);
 }

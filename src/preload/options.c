@@ -128,39 +128,7 @@ static bool set_ledger(const char *text) {
     return true;
 }
 
-static const struct protection {
-    const char *name;
-    unsigned bits;
-} protections[] = {
-    {"default", 0},
-    {"canary", SW_GUARD_CANARY},
-    {"zero", SW_GUARD_ZERO},
-    {"hold", SW_GUARD_HOLD},
-    {"empty", SW_GUARD_EMPTY},
-    {"match", SW_GUARD_MATCH},
-    {"sample", SW_GUARD_SAMPLE},
-    {"random", SW_GUARD_RANDOM},
-    {"pages", SW_GUARD_PAGES},
-    {"hardened", SW_GUARD_HARDENED},
-    {"paranoid", SW_GUARD_PARANOID},
-};
-
-/* Names separated by commas. */
-static bool set_protect(const char *text) {
-    unsigned bits = 0;
-    for (const char *name = text;; name++) {
-        size_t length = strcspn(name, ","), i = 0, count = sizeof protections / sizeof *protections;
-        while (i < count && (strlen(protections[i].name) != length ||
-                             memcmp(protections[i].name, name, length) != 0))
-            i++;
-        if (i == count) return false;
-        bits |= protections[i].bits;
-        name += length;
-        if (*name == '\0') break;
-    }
-    preload_option.protect = bits;
-    return true;
-}
+static bool set_protect(const char *text) { return sw_guard_parse(text, &preload_option.protect); }
 
 /* --- the environment -------------------------------------------------------------------------- */
 
@@ -245,6 +213,6 @@ void preload_read_options(void) {
         const char *setting = *variable + sizeof prefix - 1;
         if (!is_foreign(setting)) read_setting(setting);
     }
-    if (preload_option.protect != 0) preload_option.heap.tracked = 1;
+    if ((preload_option.protect & ~(unsigned)SW_GUARD_SAMPLE) != 0) preload_option.heap.tracked = 1;
     if (preload_option.verbose) print_options();
 }

@@ -19,7 +19,7 @@ typedef struct preload_options {
     char ledger[PRELOAD_PATH_MAX]; /* absolute path, with %p not yet replaced; "": no file */
     int ledger_file;               /* the descriptor for the ledger; PRELOAD_NO_FILE: none */
     bool verbose;
-    unsigned protect; /* SW_GUARD_ bits; not 0: the heap is tracked */
+    unsigned protect; /* SW_GUARD_ bits; more than SW_GUARD_SAMPLE: the heap is tracked */
 } preload_options;
 
 const char *preload_options_check(const preload_options *options);

@@ -27,11 +27,11 @@ typedef struct service {
 static service enter(void) {
     service by = {.heap = preload_heap()};
     if (by.heap == NULL) return by;
-    by.guarded = preload_option.protect != 0;
+    by.guarded = preload_guards();
     by.tracked = preload_option.heap.tracked != 0 && !by.guarded;
     by.late = sw_registry_has_ended();
-    by.cache =
-        sw_likely(!by.late) ? sw_thread_default_cache() : preload_late_cache_acquire(by.heap);
+    by.cache = sw_unlikely(by.late) ? preload_late_cache_acquire(by.heap) : sw_sampling_cache();
+    if (by.cache == NULL && !by.late) by.cache = sw_thread_default_cache();
     if (by.guarded && by.cache != NULL && !by.late) {
         by.guard = sw_guard_thread_own();
         if (by.guard == NULL) by.guard = sw_guard_thread_make(by.cache);
@@ -45,18 +45,10 @@ static void leave(const service *by) {
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    return sw_likely(cache->heap != NULL)
-               ? sw_refill_quick(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class)
-               : preload_alloc(size, 0, flags);
-}
-
-void preload_free_slow(sw_cache *cache, void *ptr, const char *op) {
-    if (sw_unlikely(cache->heap == NULL)) {
-        preload_free(ptr, op);
-    } else {
-        sw_free_unslotted(cache, ptr, op);
-    }
+/* Returns the family of a function that frees. */
+static sw_guard_kind kind_of(const char *op) {
+    if (op[0] != 'd') return SW_GUARD_MALLOC;
+    return op[sizeof "delete" - 1] == '[' ? SW_GUARD_NEW_ARRAY : SW_GUARD_NEW;
 }
 
 /* Returns the family of functions to which the object of an allocation belongs. */
@@ -64,6 +56,35 @@ static sw_guard_kind kind_of_flags(unsigned flags) {
     _Static_assert(PRELOAD_NEW >> 2 == SW_GUARD_NEW && PRELOAD_NEW_ARRAY >> 2 == SW_GUARD_NEW_ARRAY,
                    "the flags are numbered as the kinds");
     return (sw_guard_kind)(flags >> 2);
+}
+
+/* The record of a thread whose calls are guarded; NULL: they are not, or it has none. */
+static sw_always_inline sw_guard_thread *guarded_thread(void) {
+    return sw_unlikely(sw_guard_sampling) ? NULL : sw_guard_thread_own();
+}
+
+void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    if (sw_unlikely(cache->heap == NULL)) {
+        sw_guard_thread *guard = guarded_thread();
+        return sw_likely(guard != NULL)
+                   ? sw_guard_alloc(guard, size, flags & PRELOAD_HEAP_FLAGS, kind_of_flags(flags))
+                   : preload_alloc(size, 0, flags);
+    }
+    return sw_likely(!sw_guard_sampling)
+               ? sw_refill_quick(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class)
+               : sw_sampling_refill(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class);
+}
+
+void preload_free_slow(sw_cache *cache, void *ptr, const char *op) {
+    if (sw_unlikely(cache->heap == NULL)) {
+        sw_guard_thread *guard = guarded_thread();
+        if (sw_likely(guard != NULL))
+            sw_guard_free(guard, ptr, SIZE_MAX, kind_of(op), op);
+        else
+            preload_free(ptr, op);
+    } else if (sw_likely(!sw_guard_sampling) || !sw_sampling_free(ptr, SIZE_MAX, kind_of(op), op)) {
+        sw_free_unslotted(cache, ptr, op);
+    }
 }
 
 static sw_noinline void *alloc_any(size_t size, size_t align, unsigned flags) {
@@ -84,7 +105,11 @@ static sw_noinline void *alloc_any(size_t size, size_t align, unsigned flags) {
 }
 
 sw_noinline void *preload_alloc(size_t size, size_t align, unsigned flags) {
-    sw_guard_thread *guard = sw_guard_thread_own();
+    if (sw_unlikely(sw_guard_sampling) && align == 0) {
+        void *p = sw_sampling_alloc(size, flags & PRELOAD_HEAP_FLAGS, kind_of_flags(flags));
+        if (p != NULL) return p;
+    }
+    sw_guard_thread *guard = guarded_thread();
     return guard != NULL && align == 0
                ? sw_guard_alloc(guard, size, flags & PRELOAD_HEAP_FLAGS, kind_of_flags(flags))
                : alloc_any(size, align, flags);
@@ -104,7 +129,7 @@ static void *tracked_realloc(const service *by, void *ptr, size_t size) {
 }
 
 sw_noinline void *preload_realloc(void *ptr, size_t size) {
-    sw_guard_thread *guard = sw_guard_thread_own();
+    sw_guard_thread *guard = guarded_thread();
     if (guard != NULL) return sw_guard_realloc(guard->cache, guard, ptr, size);
     service by = enter();
     void *p = NULL;
@@ -112,21 +137,15 @@ sw_noinline void *preload_realloc(void *ptr, size_t size) {
         errno = ENOMEM;
     } else if (by.guarded) {
         p = sw_guard_realloc(by.cache, by.guard, ptr, size);
-    } else {
+    } else if (!sw_sampling_realloc(by.cache, ptr, size, &p)) {
         p = by.tracked ? tracked_realloc(&by, ptr, size) : sw_cache_realloc(by.cache, ptr, size, 0);
     }
     leave(&by);
     return p;
 }
 
-/* Returns the family of a function that frees. */
-static sw_guard_kind kind_of(const char *op) {
-    if (op[0] != 'd') return SW_GUARD_MALLOC;
-    return op[sizeof "delete" - 1] == '[' ? SW_GUARD_NEW_ARRAY : SW_GUARD_NEW;
-}
-
 static sw_noinline void free_any(void *ptr, size_t stated, const char *op) {
-    if (ptr == NULL) return;
+    if (ptr == NULL || sw_sampling_free(ptr, stated, kind_of(op), op)) return;
     int saved_errno = errno;
     service by = enter();
     uint64_t bytes = 0;
@@ -144,7 +163,7 @@ static sw_noinline void free_any(void *ptr, size_t stated, const char *op) {
 
 /* Without memory for a cache, the object is leaked. stated: SIZE_MAX: unknown. */
 static sw_noinline void free_stated(void *ptr, size_t stated, const char *op) {
-    sw_guard_thread *guard = sw_guard_thread_own();
+    sw_guard_thread *guard = guarded_thread();
     if (guard != NULL)
         sw_guard_free(guard, ptr, stated, kind_of(op), op);
     else
@@ -157,7 +176,7 @@ void preload_delete_slow(sw_cache *cache, void *ptr, size_t size, const char *op
     if (sw_unlikely(cache->heap == NULL)) {
         free_stated(ptr, (preload_option.protect & SW_GUARD_MATCH) != 0 ? size : SIZE_MAX, op);
     } else {
-        sw_free_unslotted(cache, ptr, op);
+        preload_free_slow(cache, ptr, op);
     }
 }
 
@@ -165,7 +184,8 @@ void preload_delete_slow(sw_cache *cache, void *ptr, size_t size, const char *op
  * cache. */
 void preload_free_sized(void *ptr, size_t size) {
     if (ptr == NULL) return;
-    if (sw_registry_has_ended() || preload_option.protect != 0) {
+    if (sw_sampling_free(ptr, size, SW_GUARD_MALLOC, "free_sized")) return;
+    if (sw_registry_has_ended() || preload_guards()) {
         free_stated(ptr, size, "free_sized");
         return;
     }

@@ -15,12 +15,17 @@
  *          does nothing in between.
  *   sampled N  N objects: how many were on pages of their own. Such an object of 4080 bytes begins
  *          16 bytes after the start of a page, and a slot of 4096 bytes at it.
+ *   sampled_use HOW  the same objects, one after the other, until one was sampled; then uses it:
+ *          "well", or by the mistake "read" (after the free), "double" (free), "over" (write past
+ *          the end), "size" (C23's free with another size)
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,12 +202,56 @@ static void sampled(long count) {
     printf("%ld\n", found);
 }
 
+/* C23's free_sized, which the C library may lack. */
+static void release_sized(void *p, size_t size) {
+    void (*function)(void *, size_t);
+    *(void **)&function = dlsym(RTLD_DEFAULT, "free_sized");
+    function(p, size);
+}
+
+static char *find_sampled(bool clear) {
+    for (long i = 0; i < 100000000; i++) {
+        char *p = clear ? calloc(51, 80) : malloc(4080);
+        if ((uintptr_t)p % 4096 == 16) return p;
+        memset(p, 7, 4080);
+        free(p);
+    }
+    exit(1);
+}
+
+static void use_well(void) {
+    char *p = find_sampled(true);
+    for (int i = 0; i < 4080; i++)
+        if (p[i] != 0) exit(2);
+    if (malloc_usable_size(p) != 4080) exit(3);
+    memset(p, 9, 4080);
+    p = realloc(p, 5000);
+    if ((uintptr_t)p % 4096 == 16 || p[0] != 9 || p[4079] != 9) exit(4);
+    free(p);
+    release_sized(find_sampled(false), 4080);
+    puts("used");
+}
+
+static void sampled_use(const char *how) {
+    if (strcmp(how, "well") == 0) {
+        use_well();
+        return;
+    }
+    char *volatile p = find_sampled(false);
+    if (strcmp(how, "size") == 0) release_sized(p, 4000);
+    if (strcmp(how, "over") == 0) p[4080] = 1;
+    free(p);
+    if (strcmp(how, "read") == 0) printf("%d\n", *(volatile char *)(p + 5));
+    if (strcmp(how, "double") == 0) free(p);
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (strcmp(mode, "peak") == 0 && argc == 4) peak((size_t)atol(argv[2]), (size_t)atol(argv[3]));
     if (strcmp(mode, "births") == 0 && argc == 4) return births(atoi(argv[2]), atoi(argv[3]));
     if (strcmp(mode, "burst") == 0 && argc == 3) return burst(atoi(argv[2]));
     if (strcmp(mode, "sampled") == 0 && argc == 3) sampled(atol(argv[2]));
+    if (strcmp(mode, "sampled_use") == 0 && argc == 3) sampled_use(argv[2]);
     if (strcmp(mode, "limit") == 0) limit();
     if (strcmp(mode, "touch") == 0) {
         memset(malloc(256 << 20), 1, 256 << 20);

@@ -15,14 +15,16 @@ from tests.preload.tools import Preload
 from tests.python.helpers import ROOT
 
 PROFILES = ("default", "hardened", "paranoid")
-SIZES = (24, 32, 3000, 100_000)
-"""With a tail of 8 bytes up to the next multiple of 16, without one, and of whole pages."""
+SIZES = (24, 32, 3000, 100_000, 200_000)
+"""With a tail of 8 bytes up to the next multiple of 16, without one, and of whole pages, which are
+held from 128 KiB on."""
 
 SILENT = "-"
 DOUBLE = ("DOUBLE_FREE free",) * 3
 # A page of its own ends with the object if the size is a multiple of 16.
-AT_THE_END = ("OVERFLOW free", "OUT_OF_BOUNDS write", "OVERFLOW free", "OVERFLOW free")
-UNUSED = ("USE_AFTER_FREE write",) * 3 + ("WRITE_AFTER_FREE malloc",)
+AT_THE_END = ("OVERFLOW free", "OUT_OF_BOUNDS write", *("OVERFLOW free",) * 3)
+HELD = "USE_AFTER_FREE write"
+UNUSED = (HELD, HELD, HELD, "WRITE_AFTER_FREE malloc", HELD)
 
 FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "nothing": (SILENT, SILENT, SILENT),
@@ -33,23 +35,27 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "overflow_32": (
         SILENT,
         "OVERFLOW free",
-        ("OUT_OF_BOUNDS write",) * 3 + ("OVERFLOW free",),
+        ("OUT_OF_BOUNDS write",) * 3 + ("OVERFLOW free",) * 2,
     ),
     "overflow_found_by_realloc": (
         SILENT,
         "OVERFLOW realloc",
-        ("OVERFLOW realloc", "OUT_OF_BOUNDS write", "OVERFLOW realloc", "OVERFLOW realloc"),
+        ("OVERFLOW realloc", "OUT_OF_BOUNDS write", *("OVERFLOW realloc",) * 3),
     ),
     # The bytes before an object are the canary of the slot before, if that reaches its end.
-    "underflow_1": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT), SILENT),
-    "underflow_8": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT), SILENT),
-    "overread": (SILENT, SILENT, (SILENT, "OUT_OF_BOUNDS read", SILENT, SILENT)),
+    "underflow_1": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT, SILENT), SILENT),
+    "underflow_8": (SILENT, ("OVERFLOW free", "OVERFLOW free", SILENT, SILENT, SILENT), SILENT),
+    "overread": (SILENT, SILENT, (SILENT, "OUT_OF_BOUNDS read", SILENT, SILENT, SILENT)),
     "write_after_free": (
         SILENT,
-        ("WRITE_AFTER_FREE free",) * 2 + ("WRITE_AFTER_FREE malloc",) * 2,
+        ("WRITE_AFTER_FREE free",) * 2 + ("WRITE_AFTER_FREE malloc",) * 2 + (HELD,),
         UNUSED,
     ),
-    "read_after_free": (SILENT, SILENT, ("USE_AFTER_FREE read",) * 3 + (SILENT,)),
+    "read_after_free": (
+        SILENT,
+        (SILENT,) * 4 + ("USE_AFTER_FREE read",),
+        ("USE_AFTER_FREE read",) * 3 + (SILENT, "USE_AFTER_FREE read"),
+    ),
     "double_free": DOUBLE,
     "double_free_later": DOUBLE,
     "double_free_by_thread": DOUBLE,
@@ -57,7 +63,7 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "free_odd": ("INTERIOR free",) * 3,
     "free_of_stack": ("FOREIGN free",) * 3,
     # Large objects grow in place by default, and then the free is right.
-    "free_after_realloc": (("DOUBLE_FREE free",) * 3 + (SILENT,), *DOUBLE[1:]),
+    "free_after_realloc": (("DOUBLE_FREE free",) * 3 + (SILENT,) * 2, *DOUBLE[1:]),
     "realloc_after_free": ("DOUBLE_FREE realloc",) * 3,
     "usable_after_free": (
         "DOUBLE_FREE usable_size",
@@ -82,6 +88,7 @@ FOUND: dict[str, tuple[str | tuple[str, ...], ...]] = {
             "DOUBLE_FREE delete[]",
             "DOUBLE_FREE delete[]",
             "DOUBLE_FREE free",
+            "DOUBLE_FREE delete[]",
             "DOUBLE_FREE delete[]",
         ),
         *("DOUBLE_FREE delete[]",) * 2,
@@ -161,9 +168,34 @@ def test_one_of_8192_objects_is_sampled(preload: Preload) -> None:
     """The distances are uniform around 8192, so their count has less variance than Poisson's."""
     command = [preload.program("memory.c"), "sampled"]
     expected = 1_000_000 / 8192
-    sampled = int(preload.run([*command, "1000000"], PROTECT="sample").stdout)
+    sampled = int(preload.run([*command, "1000000"], PROTECT="sample,match").stdout)
     assert abs(sampled - expected) < 5 * expected**0.5
+    # Alone, sampling is limited to one object per millisecond, too.
+    sampled = int(preload.run([*command, "1000000"], PROTECT="sample").stdout)
+    assert 0 < sampled < expected + 5 * expected**0.5
     assert preload.run([*command, "1000"], PROTECT="pages").stdout == "1000\n"
+
+
+@pytest.mark.parametrize("protect", ["sample", "sample,match"])
+def test_sampled_objects(preload: Preload, protect: str) -> None:
+    """Without another protection, threads keep the inline paths, and frees find the object late."""
+    command = [preload.program("memory.c"), "sampled_use"]
+    done = preload.run([*command, "well"], PROTECT=protect)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "used\n", "")
+    found = {
+        "read": "USE_AFTER_FREE op=read",
+        "double": "DOUBLE_FREE op=free",
+        "over": "OUT_OF_BOUNDS op=write",
+        "size": "SIZE_MISMATCH op=free_sized",
+    }
+    for how, report in found.items():
+        done = preload.run([*command, how], PROTECT=protect)
+        line = rf"spanwise: fatal: {report} ptr=0x\w+ size=4080 heap=1 thread=\d+"
+        assert re.fullmatch(line, done.stderr.splitlines()[0]), done.stderr
+        assert done.returncode == -signal.SIGABRT and done.stdout == ""
+        stacks = ["allocated", "freed"] if how in ("read", "double") else ["allocated"]
+        heads = re.findall(r"^spanwise: (\w+) by thread \d+ at$", done.stderr, re.M)
+        assert heads == stacks
 
 
 PROGRAMS = {
@@ -179,7 +211,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("profile", PROFILES[1:])
+@pytest.mark.parametrize("profile", [*PROFILES[1:], "sample"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_without_a_mistake(preload: Preload, name: str, profile: str) -> None:
     words = PROGRAMS[name]

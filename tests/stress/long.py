@@ -63,6 +63,7 @@ TESTS: dict[str, list[Command]] = {
     },
     **COLLECTOR,
     "python_arrays": [(sys.executable, "tests/python/heap/random_heaps.py", "0", "1")],
+    "command_faults": [(sys.executable, "tests/python/commands/fault_sweep.py", "--full")],
     "python_files": [(*PYTHON, "tests.fuzz.fuzz_files", "--files", "20000")],
 }
 

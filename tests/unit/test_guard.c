@@ -44,6 +44,7 @@ static void with(unsigned on, uint64_t limit_bytes, void (*test)(void), uint64_t
     CHECK_EQ(pthread_create(&thread, NULL, run_case, &test), 0);
     pthread_join(thread, NULL);
     CHECK_EQ(ledger_of(heap).live_objects, kept);
+    sw_guard_end(&sw_guard);
     heap_end(heap);
 }
 
@@ -65,10 +66,10 @@ static void every_byte_of_the_canary_counts(void) {
             size_t found;
             CHECK(before != 0);
             p[i] ^= i % 2 == 0 ? 0x10 : before; /* another byte, or the end of a string */
-            EXPECT_FAULT(OVERFLOW, p, (void)sw_guard_size(p, "size", &found));
+            EXPECT_FAULT(OVERFLOW, p, (void)sw_guard_size(heap, p, "size", &found));
             CHECK_EQ(seen.size, size);
             p[i] = before;
-            CHECK(sw_guard_size(p, "size", &found));
+            CHECK(sw_guard_size(heap, p, "size", &found));
             CHECK_EQ(found, size);
         }
         if (end < bytes) p[end] ^= 1;
@@ -274,7 +275,7 @@ static void a_held_object_is_not_freed_again(void) {
     release(p);
     EXPECT_FAULT(DOUBLE_FREE, p, release(p));
     EXPECT_FAULT(DOUBLE_FREE, p, (void)sw_guard_realloc(cache, own, p, 10));
-    EXPECT_FAULT(DOUBLE_FREE, p, (void)sw_guard_size(p, "size", &size));
+    EXPECT_FAULT(DOUBLE_FREE, p, (void)sw_guard_size(heap, p, "size", &size));
     CHECK_EQ(pthread_create(&thread, NULL, free_once, q), 0);
     pthread_join(thread, NULL);
     EXPECT_FAULT(DOUBLE_FREE, q, release(q));
@@ -294,7 +295,7 @@ static void resized_objects_keep_their_bytes(void) {
             p = sw_guard_realloc(cache, own, p, more);
             for (size_t i = 0; i < kept; i++) CHECK_EQ(p[i], 0x3c);
             CHECK(more <= kept || all_are(p + kept, more - kept < 16 ? more - kept : 16, 0));
-            CHECK_EQ(sw_guard_usable(p), more);
+            CHECK_EQ(sw_guard_usable(heap, p), more);
             release(p);
         }
     CHECK_EQ(seen_count, 0);
@@ -304,8 +305,8 @@ static void resized_objects_keep_their_bytes(void) {
 
 static void empty_objects_have_no_memory(void) {
     void *p = allocate(0), *q = allocate(0);
-    CHECK(sw_empty_owns(p) && sw_empty_owns(q) && p != q);
-    CHECK_EQ(sw_guard_usable(p), 0);
+    CHECK(sw_empty_owns(sw_guard_of(heap), p) && sw_empty_owns(sw_guard_of(heap), q) && p != q);
+    CHECK_EQ(sw_guard_usable(heap, p), 0);
     EXPECT_FAULT(INTERIOR, (char *)p + 1, release((char *)p + 1));
     seen_count = 0;
     release(p);
@@ -320,11 +321,11 @@ static void empty_objects_have_no_memory(void) {
 static void the_next_object_is_sampled(size_t size) {
     own->countdown = 1;
     uint8_t *p = allocate(size);
-    CHECK(sw_sample_owns(p));
+    CHECK(sw_sample_owns(sw_guard_of(heap), p));
     CHECK(own->countdown >= 1 && own->countdown < 2 * SW_GUARD_INTERVAL);
     own->countdown = UINT64_MAX;
     memset(p, 1, size);
-    CHECK_EQ(sw_guard_usable(p), size);
+    CHECK_EQ(sw_guard_usable(heap, p), size);
     CHECK((-((uintptr_t)p + size) & 4095) < 16); /* it ends where its page does */
     if (size % 16 != 0) {
         p[size] ^= 0x10;
@@ -339,7 +340,7 @@ static void the_next_object_is_sampled(size_t size) {
     p = sw_guard_realloc(cache, own, p, size + 64);
     CHECK_EQ(seen_count, 0);
     EXPECT_FAULT(DOUBLE_FREE, sampled, release(sampled));
-    CHECK(!sw_sample_owns(p));
+    CHECK(!sw_sample_owns(sw_guard_of(heap), p));
     for (size_t i = 0; i < size; i++) CHECK_EQ(p[i], 1);
     release(p);
 }
@@ -348,12 +349,12 @@ static void sampled_objects_are_checked(void) {
     const size_t sizes[] = {1, 16, 100, 1000, 4095, 4096};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) the_next_object_is_sampled(sizes[i]);
     own->countdown = 1;
-    CHECK(!sw_sample_owns(allocate(4097)));
+    CHECK(!sw_sample_owns(sw_guard_of(heap), allocate(4097)));
     own->countdown = 2;
     for (int i = 0; i < 2; i++) { /* objects that are aligned or large count, too */
         void *p = sw_guard_alloc_any(cache, own, 64, 64, 0, SW_GUARD_MALLOC);
         CHECK_EQ((uintptr_t)p % 64, 0);
-        CHECK_EQ(sw_sample_owns(p), i == 1);
+        CHECK_EQ(sw_sample_owns(sw_guard_of(heap), p), i == 1);
         release(p);
     }
 }
@@ -367,7 +368,7 @@ static void pages_run_out(void) {
     }
     for (int i = 0; i < 300; i++) {
         own->countdown = 1;
-        sampled += sw_sample_owns(allocate(10));
+        sampled += sw_sample_owns(sw_guard_of(heap), allocate(10));
     }
     CHECK_EQ(sampled, 256);
 }

@@ -348,7 +348,7 @@ static void later_options(void) {
     options.bytes[sizeof options - 1] = 1;
     CHECK_EQ(sw_heap_create(&options.now, &heap), SW_UNSUPPORTED);
     CHECK_STR(sw_last_error()->message,
-              "options of 120 bytes use fields that this version lacks: it has 56");
+              "options of 128 bytes use fields that this version lacks: it has 64");
     CHECK_EQ(sw_heap_default_init(&options.now), SW_UNSUPPORTED);
     for (int i = 0; i < BAD_SIZES; i++) {
         options.now.struct_bytes = bad_sizes[i];

@@ -41,6 +41,7 @@ PRELOAD_FLAGS = (
     *(
         "-DSW_SPECIALISED=0",
         "-DSW_COLLECTABLE=0",
+        "-DSW_GUARDABLE=0",
         "-DSW_TOUCH_MAPS=0",
         "-DSW_OTHER_TABLES=0",
         "-ffunction-sections",
@@ -50,8 +51,15 @@ PRELOAD_FLAGS = (
 SHORT_FLAG = "-Os"
 SHORT_SOURCES = (
     *("preload/report.c", "preload/options.c", "preload/info.c", "preload/account.c"),
-    *("preload/slow.c", "guard/guard.c", "guard/sample.c", "guard/report.c", "base/fail.c"),
-    *("ds/meta.c", "sizeclass/table.c", "inspect/verify.c", "inspect/audit_lists.c"),
+    *("preload/slow.c", "guard/guard.c", "guard/sample.c", "guard/sampling.c", "guard/report.c"),
+    *(
+        "guard/heaps.c",
+        "base/fail.c",
+        "ds/meta.c",
+        "sizeclass/table.c",
+        "inspect/verify.c",
+        "inspect/audit_lists.c",
+    ),
     *("inspect/map.c", "inspect/ledger.c", "page/space.c", "page/purge.c", "heap/cache.c"),
     *("heap/registry.c", "heap/trim.c", "heap/heap.c", "heap/checks.c", "heap/thread.c"),
     *("ds/handle.c", "os/linux/fault.c", "os/linux/descriptors.c", "os/linux/memory.c"),
@@ -60,15 +68,20 @@ SHORT_SOURCES = (
 """Code that runs at the start or end of processes and threads, or only in tracked heaps, is
 compiled for size to reduce RSS."""
 NO_TABLES_FLAG = "-fno-asynchronous-unwind-tables"
-NO_TABLES_SOURCES = ("preload/report.c", "preload/options.c")
-"""No recorded call stack passes through these, so they have no unwind tables."""
+NO_TABLES_SOURCES = (
+    *("preload/report.c", "preload/options.c", "preload/account.c", "inspect/verify.c"),
+    *("inspect/audit_lists.c", "inspect/map.c", "sizeclass/table.c", "heap/checks.c"),
+    *("heap/trim.c", "page/space.c", "page/purge.c", "ds/meta.c"),
+)
+"""No recorded call stack and no function of the program passes through these, so they have no
+unwind tables."""
 SHARED_FLAGS = (
     *("-shared", "-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-z,now", "-Wl,-z,relro"),
     *("-Wl,-z,defs", "-Wl,-z,nodelete"),
 )
 PRELOAD_LINK_FLAGS = ("-static-libgcc", "-Wl,--gc-sections")
-_FLOOR = ("base", "os/linux", "ds", "sizeclass", "gen", "page", "span", "heap", "inspect")
-_NOT_CORE = ("os/none", "guard", "preload", "recorder", "replay", "rusage_wrapper")
+_FLOOR = ("base", "os/linux", "ds", "sizeclass", "gen", "page", "span", "heap", "inspect", "guard")
+_NOT_CORE = ("os/none", "preload", "recorder", "replay", "rusage_wrapper")
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -267,7 +280,7 @@ def core_rooms(root: Path, recordings: bool) -> tuple[str, ...]:
     return tuple(sorted(rooms.difference(_NOT_CORE)))
 
 
-PRELOAD_ROOMS = (*_FLOOR, "guard", "preload")
+PRELOAD_ROOMS = (*_FLOOR, "preload")
 
 
 def zstd_words(compiler: Compiler, scratch: Path) -> list[str] | None:

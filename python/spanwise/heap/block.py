@@ -135,7 +135,11 @@ class Block(Slot):
                 return
             if wanted == self._size:  # an alignment may have given it a larger class
                 wanted = self._usable
-            if self._handle.table.round_up(max(wanted, 1)) != self._usable:
+            if not self._handle.protected:  # there, the usable bytes are the requested ones
+                wanted_slot = self._handle.table.round_up(max(wanted, 1))
+            else:
+                wanted_slot = wanted
+            if wanted_slot != self._usable:
                 self._claim.give_back()
                 raise InvalidError(
                     f"{self!r}: {wanted} B belong to another class; give {self._size}",
@@ -241,8 +245,9 @@ def reallocate(function: Any, c_source: Any, block: Block, size: int, zero: bool
 def _usable(handle: HeapHandle, c_heap: Any, p: Any, size: int, scan: bool) -> int:
     if handle.tiny and not scan and 0 < size < 16:
         return 16  # the C library cannot look up p, which may be inside a shared slot
-    # The C library returns 0 for any slot of 16 B, because it might be shared.
-    return int(lib.sw_heap_usable_size(c_heap, p)) or 16
+    usable = int(lib.sw_heap_usable_size(c_heap, p))
+    # With tiny objects the C library returns 0 for any slot of 16 B, because it might be shared.
+    return usable or (16 if handle.tiny else 0)
 
 
 def _failure(handle: HeapHandle, size: int, align: int | None = None) -> SpanwiseError:

@@ -47,6 +47,7 @@ class HeapHandle:
         "exports",
         "id",
         "lock",
+        "protected",
         "run_lock",
         "table",
         "tiny",
@@ -54,13 +55,14 @@ class HeapHandle:
         "users",
     )
 
-    def __init__(self, options: Any, table: SizeClassTable) -> None:
+    def __init__(self, options: Any, table: SizeClassTable, protected: bool = False) -> None:
         self._c = output_of(lib.sw_heap_create, options)
         self._runner = ffi.new("sw_runner **")
         self.table = table  # the C heap refers to the table
         self.id = int(lib.sw_heap_id(self._c))  # number of the heap in the C library
         self.dry = bool(options.dry)
         self.tiny = bool(options.tiny)
+        self.protected = protected  # an object's usable bytes are its requested ones
         self.lock = CallLock()  # guards every field; reentrant, because a finalizer may run inside
         self.run_lock = threading.Lock()
         self.callers: list[int] = []  # the thread of each running call

@@ -13,7 +13,7 @@ from spanwise import _format, _lib, errors
 from spanwise._lib import check, ffi, lib
 from spanwise.heap.block import Block, ThreadCache, new_block, request_of
 from spanwise.heap.handle import HandleOwner, HeapHandle, as_ops, check_ids, run_ops
-from spanwise.heap.options import HeapOptions, as_options, c_options
+from spanwise.heap.options import HeapOptions, as_options, c_options, read_protect
 from spanwise.ledger.ledger import Ledger, read_ledger
 from spanwise.ledger.parts import RunStats
 from spanwise.results.rows import AnyRows, Result
@@ -81,6 +81,9 @@ class Heap(HandleOwner):
         dry: simulate: addresses are only numbers, and no memory is touched.
         tiny: pointer-free objects below 16 B share slots and cannot be freed individually.
         manual_clock: only `set_time` and the times of `run` advance the clock.
+        protect: protections against misuse, separated by commas: "hardened", "paranoid", or some
+            of canary, zero, hold, empty, match, sample, random and pages (docs/design/guard.md);
+            None: none. Not for heaps that are dry or tiny. Such a heap is always tracked.
 
     Raises:
         TypeError, InvalidError: an argument is not allowed.
@@ -98,12 +101,16 @@ class Heap(HandleOwner):
         dry: bool = False,
         tiny: bool = False,
         manual_clock: bool = False,
+        protect: str | None = None,
     ) -> None:
         made = as_table(table)
         self._options = as_options(options)
         flags = {"tracked": tracked, "dry": dry, "tiny": tiny, "manual_clock": manual_clock}
-        self._handle: HeapHandle = HeapHandle(c_options(made, self._options, **flags), made)
-        self._tracked = bool(tracked)
+        c_made = c_options(made, self._options, **flags)
+        names, protected = read_protect(protect)
+        c_made.protect = names
+        self._handle: HeapHandle = HeapHandle(c_made, made, protected)
+        self._tracked = bool(tracked) or protected
         self._manual_clock = bool(manual_clock)
 
     # --- life ---

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spanwise import _lib, errors
-from spanwise._lib import lib
+from spanwise._lib import ffi, lib
 from spanwise.results.rows import Result
 from spanwise.tables.table import SizeClassTable
 
@@ -123,6 +123,16 @@ def check_real(options: HeapOptions, dry: bool = False) -> None:
         raise errors.InvalidError(
             "large_touched_percent is for simulations; a program that runs writes what it writes"
         )
+
+
+def read_protect(protect: str | None) -> tuple[Any, bool]:
+    """Return sw_heap_options.protect, to be kept until the heap is made; and whether it is set."""
+    if protect is None:
+        return ffi.NULL, False
+    if not isinstance(protect, str):
+        raise TypeError(f"protect must be a string or None, not {type(protect).__name__}")
+    names = ffi.new("char[]", protect.encode("utf-8", "replace"))
+    return names, any(name not in ("", "default") for name in protect.split(","))
 
 
 def c_options(

@@ -473,6 +473,15 @@ def _nothing() -> None:
     """No snapshots are taken."""
 
 
+def _remove(folder: Path) -> None:
+    """Remove a folder of files, also if the system refuses descriptors, which rmtree needs."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+
+
 @contextmanager
 def workshop(output: Path) -> Iterator[Path]:
     """Yield a directory next to the output for unfinished files; it is always removed."""
@@ -486,7 +495,7 @@ def workshop(output: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 @contextmanager
@@ -500,4 +509,4 @@ def areas_folder(folder: Path) -> Iterator[Path]:
     try:
         yield place
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        _remove(place)

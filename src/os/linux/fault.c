@@ -19,7 +19,8 @@
 
 /* --- faults ----------------------------------------------------------------------------------- */
 
-static sw_os_fault_fn *fault_function; /* atomic */
+enum { FUNCTIONS = 4 };
+static sw_os_fault_fn *fault_functions[FUNCTIONS]; /* atomic; NULL: no further one */
 static struct sigaction before;
 static bool installed;
 
@@ -44,8 +45,12 @@ static void pass_on(int number, siginfo_t *info, void *context) {
 }
 
 static void handle(int number, siginfo_t *info, void *context) {
-    sw_os_fault_fn *fn = __atomic_load_n(&fault_function, __ATOMIC_ACQUIRE);
-    if (fn != NULL && fn(info->si_addr, is_write(context))) return;
+    bool writes = is_write(context);
+    for (int i = 0; i < FUNCTIONS; i++) {
+        sw_os_fault_fn *fn = __atomic_load_n(&fault_functions[i], __ATOMIC_ACQUIRE);
+        if (fn == NULL) break;
+        if (fn(info->si_addr, writes)) return;
+    }
     pass_on(number, info, context);
 }
 
@@ -58,7 +63,14 @@ static void install(void) {
 
 bool sw_os_at_fault(sw_os_fault_fn *fn) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    __atomic_store_n(&fault_function, fn, __ATOMIC_RELEASE);
+    for (int i = 0;; i++) {
+        if (i == FUNCTIONS) return false;
+        sw_os_fault_fn *found = NULL;
+        if (__atomic_compare_exchange_n(&fault_functions[i], &found, fn, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE) ||
+            found == fn)
+            break;
+    }
     return pthread_once(&once, install) == 0 && installed;
 }
 
