@@ -145,7 +145,7 @@ if(SPANWISE_HAS_GLIBC AND SPANWISE_OS STREQUAL "linux" AND NOT SPANWISE_SANITIZE
     src/guard/guard.c src/guard/sample.c src/guard/sampling.c src/guard/heaps.c src/guard/report.c
     src/base/fail.c src/ds/meta.c src/sizeclass/table.c
     src/inspect/verify.c src/inspect/audit_lists.c src/inspect/map.c src/inspect/ledger.c src/page/space.c
-    src/page/purge.c src/heap/cache.c src/heap/registry.c src/heap/trim.c src/heap/heap.c src/heap/checks.c
+    src/page/windows.c src/page/purge.c src/heap/cache.c src/heap/registry.c src/heap/trim.c src/heap/heap.c src/heap/checks.c
     src/heap/thread.c src/ds/handle.c src/os/linux/fault.c src/os/linux/descriptors.c src/os/linux/memory.c
     src/os/linux/modules.c src/os/linux/copy.c
     PROPERTIES COMPILE_OPTIONS -Os)

@@ -63,7 +63,7 @@ SHORT_SOURCES = (
     *("inspect/map.c", "inspect/ledger.c", "page/space.c", "page/purge.c", "heap/cache.c"),
     *("heap/registry.c", "heap/trim.c", "heap/heap.c", "heap/checks.c", "heap/thread.c"),
     *("ds/handle.c", "os/linux/fault.c", "os/linux/descriptors.c", "os/linux/memory.c"),
-    *("os/linux/modules.c", "os/linux/copy.c"),
+    *("page/windows.c", "os/linux/modules.c", "os/linux/copy.c"),
 )
 """Code that runs at the start or end of processes and threads, or only in tracked heaps, is
 compiled for size to reduce RSS."""
