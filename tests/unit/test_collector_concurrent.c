@@ -10,6 +10,7 @@
 #include "gc/gc.h"
 #include "gc/mark.h"
 #include "gc/phases.h"
+#include "gc/slices.h"
 #include "spawn.h"
 
 enum { ROOM = 256 };
@@ -163,7 +164,7 @@ static void meet_slice(fixture *f, uint64_t *number) {
     CHECK_EQ(sw_gc_start(gc), SW_OK);
     sw_os_lock_acquire(&gc->heap->lock);
     unpark(gc);
-    while (__atomic_load_n(&gc->slice, __ATOMIC_RELAXED) == 0) sched_yield();
+    while (__atomic_load_n(&gc->slices, __ATOMIC_RELAXED) == 0) sched_yield();
     sw_os_lock_release(&gc->heap->lock);
 }
 
