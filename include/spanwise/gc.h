@@ -198,7 +198,7 @@ typedef struct sw_gc_cycle {
     uint64_t end_stop_ns;    /* the longest background stop to end marking, with its wait */
     uint64_t end_stops;      /* number of these stops, including attempts that found more to mark */
     uint64_t stalls;         /* allocations at the goal, which waited for the end of marking */
-    uint64_t markers;        /* threads that marked at once (sw_gc_set_markers), without assists */
+    uint64_t markers;        /* threads that marked at once (sw_gc_set_markers), with assists */
     uint64_t background_ns;  /* marking by background threads outside stops, summed over them */
     uint64_t assists;     /* allocations that marked, or waited for marking, because of the pace */
     uint64_t assist_ns;   /* elapsed time of these, summed over threads */

@@ -64,9 +64,9 @@ void sw_gc_stack_clear(sw_gc_stack *stack);
 bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole);
 /* Commits more of the stack. False: the system refuses, and nothing has changed. */
 bool sw_gc_stack_grow(sw_gc_stack *stack);
-/* Moves all entries of `from` to `to`, by exchanging the memory if `to` is empty. False: no memory
- * for some of them, which are dropped. */
-bool sw_gc_stack_merge(sw_gc_stack *to, sw_gc_stack *from);
+/* Moves all entries of `from` to `to`, by exchanging the memory if `to` has fewer. Returns the number
+ * of entries that are dropped, because there is no memory for them. */
+size_t sw_gc_stack_merge(sw_gc_stack *to, sw_gc_stack *from);
 /* Move the oldest entries of `from`, at most half of them, or the newest ones, to `to`, which is
  * empty and has room for them. */
 void sw_gc_stack_share(sw_gc_stack *to, sw_gc_stack *from, size_t count);
@@ -242,7 +242,7 @@ enum { SW_GC_WORKERS = 2 * SW_GC_MARKERS_MAX };
  *   debt = expected * (fresh - begun) / (trigger - begun) - done - promised */
 typedef struct sw_gc_debt {
     uint64_t begun;    /* sw_gc.fresh when the cycle began */
-    uint64_t expected; /* work of the whole cycle; doubled when it turns out to be more */
+    uint64_t expected; /* work of the whole cycle; raised when it turns out to be more */
     uint64_t done;     /* work done, by background threads and by assists */
     uint64_t assisted; /* of these, by assists */
     uint64_t promised; /* by assists that are running: not done yet */

@@ -18,7 +18,7 @@ enum { LEAST_LIVE = 4 << 20, OBJECT_BYTES = 512 };
 
 /* EXTRA_WORK: an assist does more than its debt, so that the next one comes later. LEAST_WORK: of a
  * cycle. */
-enum { EXTRA_WORK = 256, LEAST_WORK = 1024, FACTOR_MOST = 8 };
+enum { EXTRA_WORK = 1024, LEAST_WORK = 1024, FACTOR_MOST = 8 };
 
 /* Returns the bytes that may be allocated between the ends of two cycles. */
 static uint64_t trigger_of(const sw_gc_pace *pace, uint64_t live) {
@@ -123,7 +123,7 @@ void sw_gc_pace_credit(sw_gc *gc, uint64_t work, bool assists) {
     sw_gc_debt *debt = &gc->debt;
     debt->done += work;
     if (assists) debt->assisted += work;
-    while (debt->done >= debt->expected) debt->expected *= 2;
+    while (debt->done >= debt->expected) debt->expected += debt->expected / 8 + 1;
 }
 
 /* Returns the allocated bytes for which this work pays; without a fraction that could exceed it. */

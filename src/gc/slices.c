@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads mark in slices. During a slice a thread does not hold the collector's lock, but owns its
  * own mark stack. Between two slices it takes words of the inbox, and shares the older half of its
- * stack if a thread waits for objects and none are shared. Shared objects are on the collector's
+ * stack if another thread waits for objects, or has assisted in this cycle, and none are shared. Shared objects are on the collector's
  * stack; when the world has to stop, each thread moves its objects there, so that the collector is
  * in the same state as between the steps of an incremental cycle, and any call may continue it.
  *
- * While one thread marks and none waits, it sets marks without atomic instructions; a second one
- * waits for the end of its slice, and from the next one on both use them. Marking span by span has
+ * Until a second thread comes, one sets marks without atomic instructions; the second one waits for
+ * the end of its slice, and from the next one on both use them. Marking span by span has
  * one queue, so one thread at a time marks. */
 #include "gc/slices.h"
 
@@ -37,12 +37,18 @@ bool sw_gc_slices_may_begin(const sw_gc *gc) {
     return (gc->slices == 0 || gc->shares) && sw_gc_slices_have_work(gc);
 }
 
+/* Returns whether other threads mark, or may soon: from the first assist of a cycle on, there are
+ * more. */
+static bool has_others(const sw_gc *gc) {
+    return (gc->hungry != 0 || gc->cycle.assists != 0) && !marks_by_span(gc);
+}
+
 /* Takes shared objects: all of them, unless others wait for some too. */
 static void take(sw_gc_worker *own) {
     sw_gc *gc = own->gc;
     size_t waiting = count_of(&gc->stack);
     if (count_of(&own->stack) != 0 || waiting == 0) return;
-    if (gc->hungry == 0 && gc->slices == 1) {
+    if (!has_others(gc) && gc->slices == 1) {
         (void)sw_gc_stack_merge(&own->stack, &gc->stack);
         return;
     }
@@ -51,12 +57,11 @@ static void take(sw_gc_worker *own) {
     if (gc->hungry != 0) sw_gc_ring_bell(gc);
 }
 
-/* Shares objects, if a thread waits. The oldest ones lead to most others in a tree. */
+/* Shares objects, if none are. The oldest ones lead to most others in a tree. */
 static void share(sw_gc_worker *own) {
     sw_gc *gc = own->gc;
     size_t part = sw_min_u64(count_of(&own->stack) / 2, SHARED_MOST);
-    bool shares = gc->hungry != 0 && !marks_by_span(gc);
-    if (shares && part != 0 && count_of(&gc->stack) == 0)
+    if (has_others(gc) && part != 0 && count_of(&gc->stack) == 0)
         sw_gc_stack_share(&gc->stack, &own->stack, part);
     else if (gc->guests == 0)
         return;
@@ -105,20 +110,20 @@ static bool has_work(const sw_gc_worker *own) {
 
 /* Only a thread that marks alone may change how marks are set. */
 static void choose_shares(sw_gc *gc) {
-    if (gc->slices == 1) gc->shares = gc->hungry != 0 && !marks_by_span(gc);
+    if (gc->slices == 1) gc->shares = has_others(gc);
 }
 
-static void begin(sw_gc_worker *own) {
-    sw_gc *gc = own->gc;
+static void begin(sw_gc *gc) {
     if (gc->slices == 0) gc->marked_ns = gc->clock();
     __atomic_store_n(&gc->slices, gc->slices + 1, __ATOMIC_RELAXED);
-    if (sw_gc_worker_is_background(own))
-        gc->cycle.markers = sw_max_u64(gc->cycle.markers, gc->slices);
+    gc->cycle.markers = sw_max_u64(gc->cycle.markers, gc->slices);
 }
 
 static void end(sw_gc_worker *own) {
     sw_gc *gc = own->gc;
-    if (!sw_gc_stack_merge(&gc->stack, &own->stack)) gc->overflowed = true;
+    size_t dropped = sw_gc_stack_merge(&gc->stack, &own->stack);
+    gc->cycle.overflows += dropped;
+    if (dropped != 0) gc->overflowed = true;
     __atomic_store_n(&gc->slices, gc->slices - 1, __ATOMIC_RELAXED);
     if (gc->stopping != 0 || gc->parks != 0) sw_os_wake(&gc->slices);
     if (gc->slices == 0 || gc->hungry != 0) sw_gc_ring_bell(gc);
@@ -127,7 +132,7 @@ static void end(sw_gc_worker *own) {
 uint64_t sw_gc_slices_run(sw_gc_worker *own, uint64_t most) {
     sw_gc *gc = own->gc;
     uint64_t done = 0;
-    begin(own);
+    begin(gc);
     do {
         choose_shares(gc);
         take(own);

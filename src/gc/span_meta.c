@@ -304,7 +304,7 @@ static void exchange(sw_gc_stack *one, sw_gc_stack *other) {
     one->end_seen = kept.end_seen;
 }
 
-bool sw_gc_stack_merge(sw_gc_stack *to, sw_gc_stack *from) {
+size_t sw_gc_stack_merge(sw_gc_stack *to, sw_gc_stack *from) {
     if (to->top - to->base < from->top - from->base) exchange(to, from);
     size_t count = (size_t)(from->top - from->base);
     while ((size_t)(to->end - to->top) < count)
@@ -313,7 +313,7 @@ bool sw_gc_stack_merge(sw_gc_stack *to, sw_gc_stack *from) {
     memcpy(to->top, from->base, fits * sizeof *to->top);
     to->top += fits;
     from->top = from->base;
-    return fits == count;
+    return count - fits;
 }
 
 void sw_gc_stack_share(sw_gc_stack *to, sw_gc_stack *from, size_t count) {

@@ -77,7 +77,7 @@ class Cycle(Result):
         end_stop_ns: the longest stop of the background thread to end marking, with the wait.
         end_stops: number of these stops; some may only have tried to.
         stalls: allocations that reached the goal, and waited for the end of marking.
-        markers: threads that marked at once (`CollectedHeap(markers=...)`), without assists.
+        markers: threads that marked at once (`CollectedHeap(markers=...)`), with assists.
         background_ns: marking by background threads while the program ran, summed over them.
         assists: allocations that marked, or waited for marking, because of the pace.
         assist_ns: elapsed time of these, summed over threads.
