@@ -224,6 +224,12 @@ static bool own_row(const char *row, uint32_t size) {
     } else if (strcmp(row, "stops") == 0) {
         uint32_t cycles = STOPS_OBJECTS / size < STOPS_MOST ? STOPS_OBJECTS / size : STOPS_MOST;
         concurrent((plan){size, 16, 1, 8, cycles, 1, true, true});
+    } else if (strcmp(row, "trees_two") == 0) {
+        set_markers(2);
+        binary_trees(size);
+    } else if (strcmp(row, "gcbench_two") == 0) {
+        set_markers(2);
+        gc_bench(size);
     } else if (strcmp(row, "outrun") == 0) {
         outrun(size);
     } else if (strcmp(row, "barrier") == 0) {

@@ -119,9 +119,13 @@ static node **make_tree(uint32_t count, uint32_t nodes_each) {
     return nodes;
 }
 
+static void set_markers(unsigned markers) {
+    if (sw_gc_set_markers(gc, markers) != SW_OK) __builtin_abort();
+}
+
 static void set_concurrent(unsigned markers) {
     if (sw_gc_set_concurrent(gc, 1) != SW_OK) __builtin_abort();
-    if (sw_gc_set_markers(gc, markers) != SW_OK) __builtin_abort();
+    set_markers(markers);
 }
 
 static void start_mutators(const plan *row, node **nodes, mutator *mutators, const int *is_end) {

@@ -143,6 +143,7 @@ static void start_run(run *r, unsigned markers, bool tree) {
     lock(r->f.gc);
     r->f.gc->markers = markers;
     r->f.gc->slice_work = 16;
+    r->f.gc->sleep_ns = LONG_NS;
     unlock(r->f.gc);
     gc_pace_100(r->f.gc);
 }
