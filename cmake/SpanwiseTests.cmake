@@ -6,7 +6,7 @@ file(GLOB unit_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/unit/test_
 # Tests that need features that src/os/none lacks: thread exit, fork, the recorder and its stack
 # walk, large reservations of addresses and limits on them, madvise, locks that report waiters.
 set(spanwise_needs_linux
-    "^(addresses|arena_safe|collector_attach|collector_concurrent|collector_conservative|collector_ephemerons|collector_events|collector_finalizers|collector_inside|collector_mutators|collector_parallel|collector_protocol|collector_roots|collector_signals|collector_stop|collector_tiny|collector_unjoined|guard|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|touched_pages|verify)")
+    "^(addresses|arena_safe|collector_assists|collector_attach|collector_concurrent|collector_conservative|collector_ephemerons|collector_events|collector_finalizers|collector_inside|collector_mutators|collector_parallel|collector_protocol|collector_roots|collector_signals|collector_stop|collector_tiny|collector_unjoined|guard|thread|preload_grades|fork|hints_interleaved|record|space|unwind|limits|purge|refused|touched_pages|verify)")
 
 # Start the longest tests first, so that no processor waits for one long test at the end.
 set(spanwise_long collector collector_steps fork heap hints large limits misuse
@@ -14,13 +14,13 @@ set(spanwise_long collector collector_steps fork heap hints large limits misuse
 
 # Tests that an emulator cannot run (label `native`): it prints its own line when a program aborts
 # (fail, grades, memory_grades); limits of memory and addresses also apply to it (addresses, limits,
-# runner); forks while threads run break it (collector_attach, collector_roots, threads,
+# runner); forks while threads run break it (collector_assists, collector_attach, collector_roots, threads,
 # thread_burst, fork, purge); some tests take minutes (runner, threads, trace_damage);
 # its madvise and RSS differ from the kernel's (refused_calls, refused_memory, touched_pages); it
 # reads no memory by process_vm_readv (collector_conservative). A model is the same on each processor
 # (collector_protocol).
 set(spanwise_needs_native
-    addresses arena_safe collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_mutators collector_protocol collector_roots collector_stop guard guard_heaps preload_grades fail fork grades limits memory_grades purge refused_calls refused_memory runner thread_burst threads
+    addresses arena_safe collector_assists collector_attach collector_concurrent collector_conservative collector_events collector_finalizers collector_mutators collector_protocol collector_roots collector_stop guard guard_heaps preload_grades fail fork grades limits memory_grades purge refused_calls refused_memory runner thread_burst threads
     touched_pages trace_damage)
 
 # gold takes half the time to link the 90 programs of a preset, each with the whole library.

@@ -210,157 +210,28 @@ static void messages(uint32_t count, bool in_arenas) {
            (double)cpu / count);
 }
 
-/* --- concurrent marking ----------------------------------------------------------------------- */
-
-enum { MUTATORS_MOST = 2, CYCLES_LEAST = 10, CYCLES_MOST = 40, TREE_DEGREE = 2 };
-enum { WINDOW_NODES = 160000000 };
-
-typedef struct mutator {
-    pthread_t thread;
-    node **nodes; /* a binary tree, which stays live */
-    uint32_t count;
-    uint32_t reads; /* of each operation */
-    uint64_t random;
-    uint64_t done[3];  /* atomic: operations, by sw_gc_phase */
-    const int *is_end; /* atomic */
-} mutator;
-
-/* Follow edges, each to an object that is far away. */
-static node *walk(mutator *own, node *from) {
-    for (uint32_t i = 0; i < own->reads; i++) {
-        node *next = from->to[below(&own->random, 4)];
-        if (next != NULL) from = next;
-    }
-    return from;
-}
-
-/* An operation allocates an object, which replaces another, and writes one more edge. Without
- * reads, nothing waits for memory but what the barrier reads. */
-static void *mutate(void *arg) {
-    mutator *own = arg;
-    sw_gc_type_allocator nodes;
-    if (sw_gc_type_allocator_begin(gc, type_of[NODE], &nodes) != SW_OK) __builtin_abort();
-    while (!__atomic_load_n(own->is_end, __ATOMIC_RELAXED)) {
-        node *made = must(sw_gc_type_alloc(&nodes)); /* a safepoint */
-        node *from = walk(own, own->nodes[below(&own->random, own->count)]);
-        sw_gc_fast_write(&nodes, &from->to[2], made);
-        from = own->nodes[below(&own->random, own->count)];
-        sw_gc_fast_write(&nodes, &from->to[3], own->nodes[below(&own->random, own->count)]);
-        uint64_t *done = &own->done[sw_gc_current_phase(gc)];
-        __atomic_store_n(done, *done + 1, __ATOMIC_RELAXED);
-    }
-    return NULL;
-}
-
-static uint64_t done_in(const mutator *mutators, int count, sw_gc_phase phase) {
-    uint64_t sum = 0;
-    for (int m = 0; m < count; m++)
-        sum += __atomic_load_n(&mutators[m].done[phase], __ATOMIC_RELAXED);
-    return sum;
-}
-
-static uint64_t done_by(const mutator *mutators, int count) {
-    return done_in(mutators, count, SW_GC_IDLE) + done_in(mutators, count, SW_GC_MARKING) +
-           done_in(mutators, count, SW_GC_SWEEPING);
-}
-
-static double each_of(uint64_t ns, uint64_t count) {
-    return count == 0 ? 0 : (double)ns / (double)count;
-}
-
-static void sleep_ns(uint64_t ns) {
-    struct timespec span = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-    if (sw_gc_block(gc) != SW_OK) __builtin_abort();
-    nanosleep(&span, NULL);
-    if (sw_gc_unblock(gc) != SW_OK) __builtin_abort();
-}
-
-static int by_value(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static void print_stops(const char *name, uint64_t *ns, uint32_t count) {
-    qsort(ns, count, sizeof *ns, by_value);
-    printf("\"%s_p50_us\": %.1f, \"%s_p99_us\": %.1f, \"%s_max_us\": %.1f, ", name,
-           (double)ns[count / 2] / 1e3, name, (double)ns[(count - 1) * 99 / 100] / 1e3, name,
-           (double)ns[count - 1] / 1e3);
-}
-
-static node **make_tree(uint32_t count) {
-    node **nodes = make_nodes(count);
-    for (uint32_t i = 1; i < count; i++)
-        nodes[(i - 1) / TREE_DEGREE]->to[(i - 1) % TREE_DEGREE] = nodes[i];
-    hold(nodes[0]);
-    return nodes;
-}
-
-/* Run cycles in the background while mutators run; print the stops of the cycles, and the mutators'
- * rate of operations during cycles over that between them. */
-static void concurrent(uint32_t count, int mutator_count, uint32_t reads) {
-    static uint64_t starts[CYCLES_MOST], ends[CYCLES_MOST], both[2 * CYCLES_MOST];
-    mutator mutators[MUTATORS_MOST] = {0};
-    uint32_t cycles = WINDOW_NODES / count;
-    int is_end = 0;
-    if (cycles < CYCLES_LEAST) cycles = CYCLES_LEAST;
-    if (cycles > CYCLES_MOST) cycles = CYCLES_MOST;
-    node **nodes = make_tree(count);
-    if (sw_gc_set_concurrent(gc, 1) != SW_OK) __builtin_abort();
-    for (int m = 0; m < mutator_count; m++) {
-        mutators[m] = (mutator){.nodes = nodes,
-                                .count = count,
-                                .reads = reads,
-                                .random = (uint64_t)m,
-                                .is_end = &is_end};
-        if (pthread_create(&mutators[m].thread, NULL, mutate, &mutators[m]) != 0) __builtin_abort();
-    }
-    uint64_t during_ns = 100000000, during = 0, between = 0, sums[2] = {0, 0}, stops = 0;
-    uint64_t mark_ns = 0, sweep_ns = 0;
-    for (uint32_t i = 0; i < cycles; i++) {
-        sw_gc_cycle cycle = {.struct_bytes = sizeof cycle};
-        uint64_t first = done_by(mutators, mutator_count), from = now_ns(CLOCK_MONOTONIC);
-        sleep_ns(during_ns);
-        uint64_t second = done_by(mutators, mutator_count), middle = now_ns(CLOCK_MONOTONIC);
-        if (sw_gc_start(gc) != SW_OK || sw_gc_wait(gc, &cycle) != SW_OK) __builtin_abort();
-        if (cycle.given_up != 0 || cycle.concurrent == 0) __builtin_abort();
-        during_ns = now_ns(CLOCK_MONOTONIC) - middle;
-        between += second - first;
-        during += done_by(mutators, mutator_count) - second;
-        sums[0] += middle - from;
-        sums[1] += during_ns;
-        stops += cycle.end_stops;
-        mark_ns += cycle.mark_ns;
-        sweep_ns += cycle.sweep_ns;
-        starts[i] = both[2 * i] = cycle.start_stop_ns;
-        ends[i] = both[2 * i + 1] = cycle.end_stop_ns;
-    }
-    __atomic_store_n(&is_end, 1, __ATOMIC_RELAXED);
-    if (sw_gc_block(gc) != SW_OK) __builtin_abort();
-    for (int m = 0; m < mutator_count; m++) pthread_join(mutators[m].thread, NULL);
-    if (sw_gc_unblock(gc) != SW_OK) __builtin_abort();
-    free(nodes);
-    printf("{\"cycles\": %u, \"end_stops\": %llu, ", cycles, (unsigned long long)stops);
-    print_stops("start", starts, cycles);
-    print_stops("end", ends, cycles);
-    print_stops("stop", both, 2 * cycles);
-    printf("\"mark_ms\": %.2f, \"sweep_ms\": %.2f, ", (double)mark_ns / cycles / 1e6,
-           (double)sweep_ns / cycles / 1e6);
-    double rate = (double)during / (double)sums[1], idle_rate = (double)between / (double)sums[0];
-    printf("\"cycle_ms\": %.2f, \"idle_op_ns\": %.1f, \"mark_op_ns\": %.1f, "
-           "\"sweep_op_ns\": %.1f, \"throughput_ratio\": %.3f, \"slowdown\": %.3f}\n",
-           (double)sums[1] / cycles / 1e6, 1 / idle_rate,
-           each_of(mark_ns, done_in(mutators, mutator_count, SW_GC_MARKING)),
-           each_of(sweep_ns, done_in(mutators, mutator_count, SW_GC_SWEEPING)), rate / idle_rate,
-           idle_rate / rate);
-}
+#include "concurrent.h"
 
 static bool own_row(const char *row, uint32_t size) {
     if (strcmp(row, "concurrent") == 0) {
-        concurrent(size, 1, 0);
+        concurrent((plan){size, 1, 1, 0, 0, 1, true, false});
     } else if (strcmp(row, "concurrent_reads") == 0) {
-        concurrent(size, 1, 8);
+        concurrent((plan){size, 1, 1, 8, 0, 1, true, false});
     } else if (strcmp(row, "concurrent_two") == 0) {
-        concurrent(size, 2, 0);
+        concurrent((plan){size, 1, 2, 0, 0, 1, true, false});
+    } else if (strcmp(row, "concurrent_markers") == 0) {
+        concurrent((plan){size, 1, 1, 8, 0, 2, true, false});
+    } else if (strcmp(row, "stops") == 0) {
+        uint32_t cycles = STOPS_OBJECTS / size < STOPS_MOST ? STOPS_OBJECTS / size : STOPS_MOST;
+        concurrent((plan){size, 16, 1, 8, cycles, 1, true, true});
+    } else if (strcmp(row, "trees_two") == 0) {
+        set_markers(2);
+        binary_trees(size);
+    } else if (strcmp(row, "gcbench_two") == 0) {
+        set_markers(2);
+        gc_bench(size);
+    } else if (strcmp(row, "outrun") == 0) {
+        outrun(size);
     } else if (strcmp(row, "barrier") == 0) {
         barrier();
     } else if (strcmp(row, "steps") == 0) {

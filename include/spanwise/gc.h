@@ -197,21 +197,28 @@ typedef struct sw_gc_cycle {
     uint64_t start_stop_ns;  /* of a concurrent cycle: the stop that began it, with its wait */
     uint64_t end_stop_ns;    /* the longest background stop to end marking, with its wait */
     uint64_t end_stops;      /* number of these stops, including attempts that found more to mark */
-    uint64_t stalls;         /* allocations that waited for its end because of the pace */
-    uint64_t markers;        /* threads that marked at once (sw_gc_set_markers) */
+    uint64_t stalls;         /* allocations at the goal, which waited for the end of marking */
+    uint64_t markers;        /* threads that marked at once (sw_gc_set_markers), with assists */
+    uint64_t background_ns;  /* marking by background threads outside stops, summed over them */
+    uint64_t assists;     /* allocations that marked, or waited for marking, because of the pace */
+    uint64_t assist_ns;   /* elapsed time of these, summed over threads */
+    uint64_t assist_work; /* objects that they scanned (sw_gc_step) */
 } sw_gc_cycle;
 
-/* Let a background thread mark and sweep the cycles that sw_gc_start or the pace begins; markers: 0
- * or 1, default 0. Other threads run at the same time, except during two short stops: sw_gc_start
- * scans the roots, and the background thread ends marking. Every thread joins at its first call on
+/* Let background threads mark and sweep the cycles that sw_gc_start or the pace begins; markers: 0
+ * or 1, default 0; for several threads see sw_gc_set_markers. Other threads run at the same time,
+ * except during two short stops: sw_gc_start scans the roots, and a background thread ends marking.
+ * Every thread joins at its first call on
  * the heap (sw_gc_join), the calling one immediately; so each must reach a safepoint often, or be
  * in a blocking region. A thread that only writes to objects must call sw_gc_join first. If a
  * thread does not stop in time, the cycle is abandoned.
  *
  * sw_gc_wait waits for the end of a cycle. sw_gc_collect, and sw_gc_step and sw_gc_finish on a
- * running cycle, still stop the world. With a pace, a cycle begins after half of its bytes are
- * allocated, and an allocation that reaches all of them waits for the end of the cycle. In the
- * child of a fork a marking cycle is abandoned; the next cycle starts a new thread.
+ * running cycle, still stop the world. With a pace, a cycle begins early enough to end marking at
+ * the goal, as estimated from earlier cycles; while marking is behind allocation, allocating
+ * threads mark too, in proportion to their bytes (Go's assists), and at the goal they wait for the
+ * end of marking. In the child of a fork a marking cycle is abandoned; the next cycle starts a new
+ * thread.
  *
  * Call it before another thread uses the heap, and after sw_gc_set_roots. Errors: SW_INVALID: more
  * than 1; SW_STATE: another thread has used the heap, or a cycle is running; SW_NOMEM: no thread or
@@ -219,10 +226,11 @@ typedef struct sw_gc_cycle {
  * returns SW_NOMEM, and a pace uses stop-the-world cycles. */
 SW_API sw_status sw_gc_set_concurrent(sw_gc *gc, unsigned markers);
 
-/* Let several threads mark, object by object, while the world is stopped: in sw_gc_collect,
- * sw_gc_finish, and cycles of a pace that run at once. threads: 1 to SW_GC_MARKERS_MAX, default 1,
- * the calling thread included; the others are started for each marking with many objects, and if the system
- * refuses one, fewer mark. Errors: SW_INVALID; SW_NOMEM: nothing has changed. */
+/* Let several threads mark, object by object; threads: 1 to SW_GC_MARKERS_MAX, default 1. In
+ * concurrent cycles this is the number of background threads, which live as long as the collector.
+ * While the world is stopped (sw_gc_collect, sw_gc_finish, cycles of a pace that run at once), the
+ * calling thread is one of them; the others are started for each marking with many objects. If the
+ * system refuses a thread, fewer mark. Errors: SW_INVALID; SW_NOMEM: nothing has changed. */
 enum { SW_GC_MARKERS_MAX = 16 };
 SW_API sw_status sw_gc_set_markers(sw_gc *gc, unsigned threads);
 
@@ -285,7 +293,7 @@ typedef struct sw_gc_pace {
      * bytes live after the last cycle, or of 4 MiB if that is more. 0: never. */
     uint32_t percent;
     /* 0: a due cycle runs at once. 1: a cycle begins when half of that is allocated; assists in
-     * sw_gc_new, proportional to allocation, finish it in time. */
+     * sw_gc_new, proportional to allocation, finish it in time. Concurrent cycles ignore it. */
     uint32_t in_steps;
     /* As GOMEMLIMIT, a soft limit of live plus newly allocated bytes: cycles start earlier, but not
      * before a sixteenth of the live bytes, or 64 KiB, is allocated. 0: no limit. */

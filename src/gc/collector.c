@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "gc/assist.h"
 #include "gc/events.h"
 #include "gc/mark.h"
 #include "gc/parallel.h"
 #include "gc/phases.h"
 #include "gc/refs.h"
 #include "gc/roots.h"
+#include "gc/slices.h"
 #include "gc/span_meta.h"
 #include "gc/stop.h"
 #include "gc/type.h"
@@ -48,6 +50,7 @@ static void release(sw_gc *gc) {
     sw_gc_events_end(gc);
     sw_gc_inbox_end(gc);
     sw_gc_stack_end(&gc->stack);
+    sw_gc_slices_end(gc);
     sw_gc_pool_end(gc);
 }
 
@@ -59,6 +62,7 @@ sw_status sw_gc_create(const sw_heap_options *options, sw_gc **out) {
     gc->due = gc->pace_due = UINT64_MAX;
     gc->stop_ns = gc->sleep_ns = STOP_NS;
     gc->slice_work = SLICE_WORK;
+    gc->markers = 1;
     gc->end_work = END_WORK;
     gc->clock = sw_os_now_ns;
     gc->born_ns = gc->clock();
@@ -85,7 +89,7 @@ sw_status sw_gc_destroy(sw_gc *gc) {
     if (status != SW_OK) return status;
     if (!sw_handle_try_end(&gc->mark, SW_HANDLE_GC))
         return sw_handle_refuse(gc, offsetof(sw_gc, mark), SW_HANDLE_GC, "gc_destroy");
-    sw_gc_marker_end_thread(gc);
+    sw_gc_marker_end_threads(gc);
     __atomic_store_n(&gc->phase, SW_GC_IDLE, __ATOMIC_RELAXED);
     if (sw_gc_has_signals(gc)) sw_gc_halt_settle();
     status = sw_heap_destroy_collected(gc->heap);
@@ -124,6 +128,7 @@ sw_status sw_gc_set_markers(sw_gc *gc, unsigned threads) {
                        SW_GC_MARKERS_MAX);
     sw_os_lock_acquire(&gc->lock);
     bool done = sw_gc_pool_set(gc, threads);
+    if (done) gc->markers = threads;
     sw_os_lock_release(&gc->lock);
     return done ? SW_OK : sw_fail(SW_NOMEM, op, "no memory for threads that mark");
 }
@@ -154,7 +159,7 @@ sw_status sw_gc_set_concurrent(sw_gc *gc, unsigned markers) {
     if (markers == __atomic_load_n(&gc->concurrent, __ATOMIC_RELAXED)) return SW_OK;
     if (!set_markers(gc, markers))
         return sw_fail(SW_STATE, op, "another thread has used the heap, or a cycle is running");
-    if (markers == 0) sw_gc_marker_end_thread(gc);
+    if (markers == 0) sw_gc_marker_end_threads(gc);
     if (markers == 0 || (sw_gc_attach(gc) && begin_concurrent(gc))) return SW_OK;
     (void)set_markers(gc, 0);
     return sw_fail(SW_NOMEM, op, "the system refuses a thread that marks, or its memory");
@@ -167,35 +172,6 @@ static void *refuse(int error) {
     return NULL;
 }
 
-/* Begins a cycle that a background thread marks; if it is late, waits for its end. */
-static sw_status keep_pace_concurrently(sw_gc *gc, uint64_t fresh) {
-    sw_os_lock_acquire(&gc->lock);
-    bool idle = gc->phase == SW_GC_IDLE, early = fresh < gc->trigger;
-    if (!idle && !early) gc->cycle.stalls++;
-    sw_gc_pace_due(gc, early && !idle ? gc->trigger : fresh + SW_GC_PACE_LEAST);
-    sw_os_lock_release(&gc->lock);
-    if (!idle) return early ? SW_OK : sw_gc_wait(gc, NULL);
-    sw_status status = sw_gc_start(gc);
-    return status == SW_NOMEM ? sw_gc_collect(gc, NULL) : SW_OK;
-}
-
-/* Begins a cycle, or works on the running one. SW_STATE: SW_GC_CHECKMARK has found an error. */
-static sw_status keep_pace(sw_gc *gc, uint64_t fresh) {
-    if (sw_gc_is_concurrent(gc)) return keep_pace_concurrently(gc, fresh);
-    sw_os_lock_acquire(&gc->lock);
-    bool idle = gc->phase == SW_GC_IDLE, in_steps = gc->pace.in_steps != 0;
-    bool early = fresh < gc->trigger;
-    uint64_t work = gc->step_work;
-    sw_gc_pace_due(gc, fresh + (in_steps ? SW_GC_PACE_PIECE : SW_GC_PACE_LEAST));
-    sw_os_lock_release(&gc->lock);
-    if (idle && in_steps) return sw_gc_start(gc) == SW_NOMEM ? SW_NOMEM : SW_OK;
-    if (idle) return sw_gc_collect(gc, NULL);
-    if (in_steps && early) return sw_gc_step(gc, work);
-    /* Not sw_gc_finish: it fails if another thread has ended the cycle. */
-    sw_status status = sw_gc_step(gc, SIZE_MAX);
-    return status == SW_OK ? sw_gc_step(gc, SIZE_MAX) : status;
-}
-
 /* Adds to the bytes allocated since the last cycle. Joined threads may add concurrently, so they
  * use an atomic instruction; without them the program lets one thread at a time allocate. */
 static uint64_t count_fresh(sw_gc *gc, size_t bytes) {
@@ -206,22 +182,14 @@ static uint64_t count_fresh(sw_gc *gc, size_t bytes) {
     return fresh;
 }
 
-static void note_assist(sw_gc *gc, uint64_t begin_ns) {
-    sw_os_lock_acquire(&gc->lock);
-    sw_gc_events_note(gc, SW_GC_EVENT_ASSIST, begin_ns);
-    sw_os_lock_release(&gc->lock);
-}
-
 /* Does the work that is due before an allocation of this many bytes. Returns 0 if the allocation
  * may proceed, else the errno with which it fails. */
 static sw_noinline int work_before(sw_gc *gc, size_t bytes) {
     if (sw_gc_is_stopping(gc)) sw_gc_stop_in_call(gc);
     uint64_t fresh = count_fresh(gc, bytes);
     if (fresh < __atomic_load_n(&gc->pace_due, __ATOMIC_RELAXED)) return 0;
-    uint64_t begin = sw_gc_events_now(gc);
     bool always = (gc->debug & SW_GC_ALWAYS) != 0;
-    sw_status status = always ? sw_gc_collect(gc, NULL) : keep_pace(gc, fresh);
-    if (begin != 0) note_assist(gc, begin);
+    sw_status status = sw_gc_keep_pace(gc, fresh);
     if (!always) return status == SW_STATE ? EINVAL : 0;
     return status == SW_OK ? 0 : status == SW_NOMEM ? ENOMEM : EINVAL;
 }

@@ -8,6 +8,7 @@
 #include "gc/phases.h"
 #include "gc/refs.h"
 #include "gc/roots.h"
+#include "gc/slices.h"
 #include "gc/span_meta.h"
 #include "gc/stop.h"
 #include "heap/cache.h"
@@ -128,7 +129,7 @@ static sw_status enter_first(sw_gc *gc, const char *op, const sw_gc_cycle *cycle
 static sw_status leave(sw_gc *gc, sw_status status, sw_gc_cycle *cycle) {
     if (cycle != NULL) fill(&gc->cycle, cycle);
     sw_gc_dangling found = sw_gc_dangling_take(gc);
-    sw_gc_marker_ring(gc);
+    if (gc->cycle.concurrent != 0) sw_gc_ring_bell(gc);
     sw_gc_resume_world(gc);
     sw_gc_dangling_report(&found);
     return status;

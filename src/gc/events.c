@@ -143,24 +143,56 @@ bool sw_gc_trace_asked(void) {
     return false;
 }
 
-enum { LINE = 320, MB = 1 << 20 };
+enum { LINE = 640, MB = 1 << 20, PARTS = 7 };
 
-#define MS "%llu.%03llu" /* milliseconds with three decimals; MS_OF takes nanoseconds */
-#define MS_OF(ns) (unsigned long long)(ns) / 1000000, (unsigned long long)(ns) / 1000 % 1000
+/* Milliseconds with two significant digits, as Go prints them: 0, 0.034, 0.34, 3.4, 34, 340. */
+static const char *in_ms(char text[32], uint64_t ns) {
+    uint64_t number = ns / 1000;
+    unsigned decimals = 3, unit = 1000;
+    if (ns >= 10000000) number /= 1000, decimals = 0, unit = 1;
+    for (; decimals != 0 && number >= 100; decimals--, unit /= 10) number /= 10;
+    unsigned long long whole = number / unit, rest = number % unit;
+    if (decimals == 0 || number == 0)
+        (void)snprintf(text, 32, "%llu", whole);
+    else
+        (void)snprintf(text, 32, "%llu.%0*llu", whole, (int)decimals, rest);
+    return text;
+}
+
+static uint64_t less(uint64_t from, uint64_t ns) { return from > ns ? from - ns : 0; }
+
+/* The times of a line: the start, marking and its end or, of a cycle that was not concurrent, the
+ * sweep; then processor time of the start, of assists, of other marking, and of that end. */
+static void list_times(const sw_gc *gc, uint64_t *ns) {
+    const sw_gc_cycle *cycle = &gc->cycle;
+    bool concurrent = cycle->concurrent != 0;
+    uint64_t end = concurrent ? gc->end_ns : cycle->sweep_ns;
+    uint64_t marks = less(cycle->mark_ns, gc->start_ns + (concurrent ? end : 0));
+    const uint64_t times[PARTS] = {gc->start_ns,
+                                   marks,
+                                   end,
+                                   gc->start_ns,
+                                   gc->assist_cpu_ns,
+                                   concurrent ? cycle->background_ns : marks,
+                                   end};
+    memcpy(ns, times, sizeof times);
+}
 
 void sw_gc_trace_print(const sw_gc *gc) {
     const sw_gc_cycle *cycle = &gc->cycle;
-    char line[LINE];
-    uint64_t age = gc->clock() - gc->born_ns, mark = cycle->mark_ns - gc->start_ns;
-    unsigned long long after = cycle->marked_bytes;
+    char line[LINE], ms[PARTS][32];
+    uint64_t ns[PARTS], age = gc->clock() - gc->born_ns;
+    unsigned long long after = cycle->marked_bytes, age_ms = age / 1000000;
     unsigned long long before = after + cycle->freed_bytes + cycle->pending_bytes;
+    list_times(gc, ns);
+    for (int i = 0; i < PARTS; i++) (void)in_ms(ms[i], ns[i]);
     (void)snprintf(line, sizeof line,
-                   "gc %llu @" MS "s %llu%%: " MS "+" MS "+" MS " ms clock, " MS "+0/" MS "/0+" MS
-                   " ms cpu, %llu->%llu->%llu MB, %llu MB goal, 1 P",
-                   (unsigned long long)cycle->number, MS_OF(age / 1000),
-                   (unsigned long long)(age == 0 ? 0 : gc->spent_ns * 100 / age),
-                   MS_OF(gc->start_ns), MS_OF(mark), MS_OF(cycle->sweep_ns), MS_OF(gc->start_ns),
-                   MS_OF(mark), MS_OF(cycle->sweep_ns), before / MB, before / MB, after / MB,
-                   (unsigned long long)gc->goal / MB);
+                   "gc %llu @%llu.%03llus %llu%%: %s+%s+%s ms clock, %s+%s/%s/0+%s ms cpu, "
+                   "%llu->%llu->%llu MB, %llu MB goal, %llu MB stacks, %llu MB globals, %llu P",
+                   (unsigned long long)cycle->number, age_ms / 1000, age_ms % 1000,
+                   (unsigned long long)(age == 0 ? 0 : gc->spent_ns * 100 / age), ms[0], ms[1],
+                   ms[2], ms[3], ms[4], ms[5], ms[6], before / MB, before / MB, after / MB,
+                   (unsigned long long)gc->goal / MB, (unsigned long long)gc->stack_bytes / MB,
+                   (unsigned long long)gc->global_bytes / MB, (unsigned long long)cycle->markers);
     sw_emergency_print("%s\n", line);
 }

@@ -12,18 +12,19 @@
  * the sweep frees it.
  *
  * Threads. Cycles begin, mark and end marking while no other thread is inside the heap (the
- * contract of sw_gc_start and sw_gc_step), unless a background thread marks (marker_thread). In
+ * contract of sw_gc_start and sw_gc_step), unless background threads mark (slices). In
  * between, mutators cooperate through the hooks: while a cycle marks, a thread prepares a span
  * before it allocates from it; while a cycle sweeps, it sweeps the span first; explicit frees are
  * deferred to the sweep.
  *
  * Files, the lowest first: events (and the trace line), type (layouts, graphs), span_meta
  * (metadata, grey bits, the mark stack, walks), mark_scan (the two orders), parallel, mark (inbox,
- * marking, barrier),
- * threads (joining), stop (stopping the world), refs (references and finalizers), ephemerons, roots
- * (ranges, shadow stacks, conservative roots), checkmark (the second marking, dangling pointers), phases
- * (pacer, sweep, phases of a cycle), marker_thread (concurrent marking, hooks called by the heap),
- * cycle (the driver, verification), collector (creation, end, typed new).
+ * marking, barrier), threads (joining), stop (stopping the world), refs (references and
+ * finalizers), ephemerons, roots (ranges, shadow stacks, conservative roots), checkmark (the second
+ * marking, dangling pointers), pace (when cycles begin, the debt of allocation), phases (sweep,
+ * phases of a cycle), slices (the threads of concurrent marking), marker_thread (the background
+ * threads, hooks called by the heap), cycle (the driver, verification), assist (cycles begun and
+ * marked by allocation), collector (creation, end, typed new).
  */
 #ifndef SW_GC_GC_H
 #define SW_GC_GC_H
@@ -63,6 +64,13 @@ void sw_gc_stack_clear(sw_gc_stack *stack);
 bool sw_gc_stack_purge(sw_gc_stack *stack, bool whole);
 /* Commits more of the stack. False: the system refuses, and nothing has changed. */
 bool sw_gc_stack_grow(sw_gc_stack *stack);
+/* Moves all entries of `from` to `to`, by exchanging the memory if `to` has fewer. Returns the number
+ * of entries that are dropped, because there is no memory for them. */
+size_t sw_gc_stack_merge(sw_gc_stack *to, sw_gc_stack *from);
+/* Move the oldest entries of `from`, at most half of them, or the newest ones, to `to`, which is
+ * empty and has room for them. */
+void sw_gc_stack_share(sw_gc_stack *to, sw_gc_stack *from, size_t count);
+void sw_gc_stack_take(sw_gc_stack *to, sw_gc_stack *from, size_t count);
 
 /* False: no memory. */
 static sw_always_inline bool sw_gc_try_push(sw_gc_stack *stack, uintptr_t at, uint64_t rest) {
@@ -217,6 +225,31 @@ typedef struct sw_gc_span_cursor {
 
 typedef struct sw_gc_pool sw_gc_pool;
 
+/* A thread that marks in concurrent cycles (slices.c): a background thread, or one that assists.
+ *   stack is empty, unless the thread is among sw_gc.slices */
+typedef struct sw_gc_worker {
+    struct sw_gc *gc;
+    sw_gc_stack stack;   /* base == NULL: it never marked */
+    bool is_used;        /* the thread exists, or a thread assists with this record */
+    sw_os_thread thread; /* of a background thread */
+} sw_gc_worker;
+
+/* The first SW_GC_MARKERS_MAX records are those of background threads. */
+enum { SW_GC_WORKERS = 2 * SW_GC_MARKERS_MAX };
+
+/* Allocation against marking in a concurrent cycle with a pace (pace.c). Work is in objects, or in
+ * pieces of 512 bytes of longer ones.
+ *   debt = expected * (fresh - begun) / (trigger - begun) - done - promised */
+typedef struct sw_gc_debt {
+    uint64_t begun;    /* sw_gc.fresh when the cycle began */
+    uint64_t expected; /* work of the whole cycle; raised when it turns out to be more */
+    uint64_t done;     /* work done, by background threads and by assists */
+    uint64_t assisted; /* of these, by assists */
+    uint64_t promised; /* by assists that are running: not done yet */
+    uint64_t began_ns; /* when marking began */
+    uint64_t runway;   /* bytes that are allocated while a cycle marks, as estimated; 0: unknown */
+} sw_gc_debt;
+
 /* The lock protects every field. Those marked atomic may be read without it, and only `fresh` is
  * written without it. sw_gc_new reads the first cache line; the fields of its fast path are at
  * addresses congruent to 8 mod 16; see struct sw_cache.
@@ -281,29 +314,40 @@ struct sw_gc {
     uint64_t trigger;          /* fresh at which a cycle runs or, in steps, must have ended */
     uint64_t step_work;        /* units of work of one step */
     uint64_t goal;             /* bytes of objects when the next cycle runs, or ends; 0: no pace */
+    sw_gc_debt debt;           /* of concurrent cycles */
     bool traced;               /* SPANWISE_DEBUG=gctrace=1: a line at the end of each cycle */
     uint64_t (*clock)(void);   /* nanoseconds: sw_os_now_ns, or the clock of a test */
     uint64_t born_ns;          /* time of the collector's creation */
     uint64_t start_ns;         /* duration of the start of the cycle */
+    uint64_t end_ns;           /* of a concurrent cycle: of the stops that end marking */
+    uint64_t assist_cpu_ns;    /* marking by assists, without waits */
+    uint64_t stack_bytes;      /* roots of the cycle: shadow stacks, and conservative ones */
+    uint64_t global_bytes;     /* and other ranges */
     uint64_t spent_ns;         /* total duration of all ended cycles */
     sw_gc_ring ring;           /* of sw_gc_event */
     sw_gc_ring pauses;         /* of sw_gc_pause */
     /* When the current call began to work on this cycle; 0: neither was recorded. */
     uint64_t stood_ns;
     uint64_t began_ns; /* when the cycle began; 0: events were not recorded */
-    /* Concurrent marking (marker_thread.c). `slice`, `bell` and `ended` are words to wait at.
-     *   slice == 0 unless phase == SW_GC_MARKING
+    /* Concurrent marking (slices.c, marker_thread.c). `slices`, `bell` and `ended` are words to
+     * wait at.
+     *   slices == 0 unless phase == SW_GC_MARKING;  slices <= 1 unless shares
      *   has_marker == (concurrent != 0), except in the child of a fork */
-    uint32_t concurrent; /* atomic: marker threads that the program wants: 0 or 1 */
-    bool has_marker;     /* the thread exists */
-    bool is_ending;      /* it must end */
-    uint32_t slice;      /* atomic: 1: it marks, without the lock, and owns stack and queue */
-    uint32_t parks;      /* calls that wait until it does not, or rely on that */
-    uint32_t bell;       /* atomic: changes when there may be work for it */
+    uint32_t concurrent; /* atomic: 1: cycles are marked by background threads */
+    uint32_t markers;    /* of these, how many the program wants */
+    bool has_marker;     /* the first one exists */
+    bool is_ending;      /* they must end */
+    bool shares;         /* marks are set by an atomic OR */
+    uint32_t slices;     /* atomic: threads that mark, without the lock */
+    uint32_t hungry;     /* threads that wait for objects to mark */
+    uint32_t guests;     /* of these, threads that assist */
+    uint32_t parks;      /* calls that wait until no thread marks, or rely on that */
+    uint32_t bell;       /* atomic: changes when there may be work for a background thread */
     uint32_t ended;      /* atomic: changes when a cycle ends */
     uint32_t slice_work; /* of a slice, and */
     uint32_t end_work;   /* of a stop that ends marking; only tests change them */
-    sw_os_thread marker_thread;
+    uint64_t marked_ns;  /* cycle.mark_ns includes the time up to now, if slices != 0 */
+    sw_gc_worker workers[SW_GC_WORKERS];
     struct sw_gc_buffer *buffers; /* linked by next */
     sw_gc_stack inbox;            /* words to mark */
     uint64_t asked_ns;            /* when the current stop was requested, if concurrent */

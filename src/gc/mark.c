@@ -277,11 +277,16 @@ bool sw_gc_mark_drain(sw_gc_marker *marker) {
 }
 
 void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work) {
+    sw_gc_marker_start_with(marker, gc, &gc->stack, work);
+}
+
+void sw_gc_marker_start_with(sw_gc_marker *marker, sw_gc *gc, sw_gc_stack *stack, int64_t work) {
     sw_heap *heap = gc->heap;
     *marker = (sw_gc_marker){.span_metas = sw_gc_span_metas,
                              .view = sw_space_view_now(heap->space),
                              .stamp = sw_gc_stamp(gc, gc->epoch),
-                             .stack = gc->stack,
+                             .stack = *stack,
+                             .home = stack,
                              .has_extras = sw_space_has_extras(heap->space),
                              .by_span = gc->cycle.order == SW_GC_BY_SPAN,
                              .marked = 1,
@@ -291,7 +296,7 @@ void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work) {
 
 void sw_gc_marker_end(sw_gc_marker *marker) {
     note_refused(marker);
-    marker->gc->stack = marker->stack;
+    *marker->home = marker->stack;
 }
 
 /* If the cycle has not visited the span, the span's owner may be preparing it now. Then the word

@@ -30,6 +30,7 @@ typedef struct sw_gc_marker {
     sw_space_view view;
     uint64_t stamp; /* of this cycle: sw_gc_span_meta.stamp */
     sw_gc_stack stack;
+    sw_gc_stack *home; /* where the stack is between two calls */
     sw_gc *gc;
     int64_t work;         /* remaining work; <= 0: none */
     bool by_span;         /* the cycle's order */
@@ -44,8 +45,10 @@ typedef struct sw_gc_marker {
 
 #define SW_GC_ALL_WORK INT64_MAX
 
-/* Takes the collector's stack, and returns it at the end. Under the collector's lock. */
+/* Takes the collector's stack, or another one, and returns it at the end. Under the collector's
+ * lock. */
 void sw_gc_marker_start(sw_gc_marker *marker, sw_gc *gc, int64_t work);
+void sw_gc_marker_start_with(sw_gc_marker *marker, sw_gc *gc, sw_gc_stack *stack, int64_t work);
 void sw_gc_marker_end(sw_gc_marker *marker);
 /* Marks the objects that the words of [start, start + bytes) point into. */
 void sw_gc_mark_range(sw_gc_marker *marker, const void *start, size_t bytes);

@@ -1,45 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread works in slices. During a slice of marking it does not hold the collector's lock, but
- * owns the mark stack, the span queue and the marks; other threads wait for the end of the slice
- * before they access them. Between slices the collector is in the same state as between the steps
- * of an incremental cycle, so any call may continue the cycle. */
+/* The background threads of concurrent cycles, and the hooks that the heap calls. Any background
+ * thread marks (slices.c); the first one also ends marking, and sweeps. */
 #include "base/base.h"
 #include "gc/events.h"
 #include "gc/mark.h"
 #include "gc/phases.h"
 #include "gc/refs.h"
 #include "gc/roots.h"
+#include "gc/slices.h"
 #include "gc/span_meta.h"
 #include "gc/stop.h"
 
-/* --- the thread ------------------------------------------------------------------------------- */
+/* TRIES: stops with limited work that may fail to end marking; the next one has no limit.
+ * SWEPT_WORDS: words of 64 slots, and spans, that are swept before the locks are dropped. */
+enum { TRIES = 64, SWEPT_WORDS = 64 };
 
-/* KEPT: words of the inbox that a slice marks. TRIES: stops with limited work that may fail to end
- * marking; the next one has no limit. SWEPT: words of 64 slots, and spans, that are swept before
- * the locks are dropped. */
-enum { KEPT_WORDS = 1024, TRIES = 64, SWEPT_WORDS = 64 };
-
-/* --- marking ---------------------------------------------------------------------------------- */
-
-/* Called under the lock, which it drops temporarily. True: nothing waits to be scanned. */
-static bool mark_slice(sw_gc *gc) {
-    sw_gc_marker marker;
-    uintptr_t words[KEPT_WORDS];
-    uint64_t begin = gc->clock(), noted = sw_gc_events_now(gc);
-    size_t count = sw_gc_inbox_take(gc, words, KEPT_WORDS);
-    sw_gc_marker_start(&marker, gc, gc->slice_work);
-    marker.meeting = &gc->lock;
-    __atomic_store_n(&gc->slice, 1, __ATOMIC_RELAXED);
-    sw_os_lock_release(&gc->lock);
-    bool empty = sw_gc_mark_concurrently(&marker, words, count);
-    sw_os_lock_acquire(&gc->lock);
-    __atomic_store_n(&gc->slice, 0, __ATOMIC_RELAXED);
-    sw_gc_marker_end(&marker);
-    gc->cycle.mark_ns += gc->clock() - begin;
-    sw_gc_events_note(gc, SW_GC_EVENT_MARK, noted);
-    if (gc->stopping != 0 || gc->parks != 0) sw_os_wake(&gc->slice);
-    return empty && sw_gc_inbox_is_empty(gc);
-}
+/* --- the end of marking ----------------------------------------------------------------------- */
 
 /* In a stopped world: scans the words from barriers, and ends marking if the work suffices. */
 static void try_end(sw_gc *gc) {
@@ -51,7 +27,9 @@ static void try_end(sw_gc *gc) {
     (void)sw_gc_phase_step(gc, NULL, whole ? SW_GC_ALL_WORK : gc->end_work, false);
     sw_gc_events_note(gc, SW_GC_EVENT_MARK, begin);
     sw_gc_pause_note(gc, SW_GC_MARKING, stood);
-    gc->cycle.longest_ns = sw_max_u64(gc->cycle.longest_ns, sw_gc_spent_ns(gc) - spent);
+    spent = sw_gc_spent_ns(gc) - spent;
+    gc->end_ns += spent;
+    gc->cycle.longest_ns = sw_max_u64(gc->cycle.longest_ns, spent);
     uint64_t ns = gc->clock() - gc->asked_ns;
     gc->cycle.end_stop_ns = sw_max_u64(gc->cycle.end_stop_ns, ns);
 }
@@ -62,27 +40,34 @@ static void end_marking(sw_gc *gc) {
     uint64_t number = gc->cycle.number;
     sw_os_lock_release(&gc->lock);
     sw_status status = sw_gc_stop_world(gc, "gc_mark", false);
+    if (status != SW_OK) sw_gc_marker_park(gc);
     bool marks = gc->phase == SW_GC_MARKING && gc->cycle.number == number;
     if (marks && status == SW_OK) try_end(gc);
     if (marks && status != SW_OK) sw_gc_phase_give_up(gc);
+    if (status != SW_OK) sw_gc_marker_unpark(gc);
     sw_gc_resume_world(gc);
     sw_os_lock_acquire(&gc->lock);
 }
 
-static void mark(sw_gc *gc) {
-    bool empty = mark_slice(gc);
-    bool may_end = gc->stopping == 0 && gc->parks == 0;
-    if (empty && may_end && gc->phase == SW_GC_MARKING) end_marking(gc);
-}
+/* --- the threads ------------------------------------------------------------------------------ */
 
-/* --- the thread ------------------------------------------------------------------------------- */
+/* The first thread also ends marking, and sweeps. */
+static bool leads(const sw_gc_worker *own) { return own == own->gc->workers; }
 
-static void wait_for_bell(sw_gc *gc) {
+static bool is_wanted(const sw_gc_worker *own) { return own - own->gc->workers < own->gc->markers; }
+
+/* Waits for work. Others share objects with a thread that waits while a cycle marks. */
+static void wait_for_bell(const sw_gc_worker *own) {
+    sw_gc *gc = own->gc;
+    bool by_span = gc->cycle.order == SW_GC_BY_SPAN;
+    bool hungry = gc->phase == SW_GC_MARKING && is_wanted(own) && (leads(own) || !by_span);
     uint32_t bell = gc->bell;
     uint64_t ns = gc->sleep_ns;
+    gc->hungry += hungry;
     sw_os_lock_release(&gc->lock);
     (void)sw_os_wait(&gc->bell, bell, ns);
     sw_os_lock_acquire(&gc->lock);
+    gc->hungry -= hungry;
 }
 
 /* Yields the lock to waiting threads, because locks are not fair. */
@@ -100,50 +85,89 @@ static void sweep(sw_gc *gc) {
     yield(gc);
 }
 
+/* Returns whether marking may be at its end: nothing waits, and no thread marks. */
+static bool may_end(const sw_gc *gc) {
+    return gc->phase == SW_GC_MARKING && gc->slices == 0 && !sw_gc_slices_have_work(gc);
+}
+
 static void run(void *arg) {
-    sw_gc *gc = arg;
+    sw_gc_worker *own = arg;
+    sw_gc *gc = own->gc;
     sw_os_lock_acquire(&gc->lock);
     while (!gc->is_ending) {
         bool works = gc->cycle.concurrent != 0 && gc->parks == 0;
         if (gc->stopping != 0)
             sw_gc_wait_for_world(gc);
-        else if (works && gc->phase == SW_GC_MARKING)
-            mark(gc);
-        else if (works && gc->phase == SW_GC_SWEEPING)
+        else if (works && is_wanted(own) && sw_gc_slices_may_begin(gc))
+            (void)sw_gc_slices_run(own, UINT64_MAX);
+        else if (works && leads(own) && may_end(gc))
+            end_marking(gc);
+        else if (works && leads(own) && gc->phase == SW_GC_SWEEPING)
             sweep(gc);
         else
-            wait_for_bell(gc);
+            wait_for_bell(own);
+    }
+    sw_os_lock_release(&gc->lock);
+}
+
+/* Returns the first missing background thread, which the caller must start; NULL: none. */
+static sw_gc_worker *reserve(sw_gc *gc) {
+    sw_os_lock_acquire(&gc->lock);
+    gc->is_ending = false;
+    sw_gc_worker *own = gc->workers;
+    while (own < gc->workers + gc->markers && own->is_used) own++;
+    bool misses = own < gc->workers + gc->markers && sw_gc_slices_start(gc, own);
+    if (misses) own->is_used = true;
+    if (misses && leads(own)) gc->has_marker = true;
+    bool has_first = gc->workers[0].is_used;
+    sw_os_lock_release(&gc->lock);
+    return misses && has_first ? own : NULL;
+}
+
+static void refuse_thread(sw_gc_worker *own) {
+    sw_gc *gc = own->gc;
+    sw_os_lock_acquire(&gc->lock);
+    own->is_used = false;
+    if (leads(own)) {
+        gc->has_marker = false;
+        __atomic_store_n(&gc->ended, gc->ended + 1, __ATOMIC_RELAXED); /* another call may wait */
+        sw_os_wake(&gc->ended);
     }
     sw_os_lock_release(&gc->lock);
 }
 
 bool sw_gc_marker_begin(sw_gc *gc) {
+    sw_gc_worker *own;
+    while ((own = reserve(gc)) != NULL) {
+        if (sw_os_thread_start(&own->thread, run, own)) continue;
+        refuse_thread(own);
+        break;
+    }
     sw_os_lock_acquire(&gc->lock);
-    bool had = gc->has_marker;
-    gc->has_marker = true;
-    gc->is_ending = false;
+    bool has = gc->has_marker;
     sw_os_lock_release(&gc->lock);
-    if (had || sw_os_thread_start(&gc->marker_thread, run, gc)) return true;
-    sw_os_lock_acquire(&gc->lock);
-    gc->has_marker = false;
-    __atomic_store_n(&gc->ended, gc->ended + 1, __ATOMIC_RELAXED); /* another call may wait */
-    sw_os_wake(&gc->ended);
-    sw_os_lock_release(&gc->lock);
-    return false;
+    return has;
 }
 
-/* The marker thread may be waiting for this one to stop, so this one counts as away. */
-void sw_gc_marker_end_thread(sw_gc *gc) {
+static void join_threads(sw_gc *gc) {
+    for (int i = 0; i < SW_GC_MARKERS_MAX; i++) {
+        if (!gc->workers[i].is_used) continue;
+        sw_os_thread_join(&gc->workers[i].thread);
+        gc->workers[i].is_used = false;
+    }
+}
+
+/* A background thread may be waiting for this one to stop, so this one counts as away. */
+void sw_gc_marker_end_threads(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
-    bool had = gc->has_marker;
     sw_gc_thread *own = sw_gc_thread_find(gc, sw_gc_here());
     bool runs = own != NULL && !own->is_away;
     gc->is_ending = true;
-    sw_gc_marker_ring(gc);
+    sw_gc_ring_bell(gc);
     if (runs) sw_gc_go_away(gc, own);
-    sw_os_wake(&gc->running); /* it may wait for other threads, which reach no safepoint */
+    sw_os_wake(&gc->running); /* one may wait for other threads, which reach no safepoint */
     sw_os_lock_release(&gc->lock);
-    if (had) sw_os_thread_join(&gc->marker_thread);
+    join_threads(gc);
     sw_os_lock_acquire(&gc->lock);
     gc->has_marker = gc->is_ending = false;
     if (runs) sw_gc_come_back(gc, sw_gc_thread_find(gc, sw_gc_here()));
@@ -151,22 +175,6 @@ void sw_gc_marker_end_thread(sw_gc *gc) {
 }
 
 /* --- other threads ---------------------------------------------------------------------------- */
-
-void sw_gc_marker_ring(sw_gc *gc) {
-    if (!gc->has_marker) return;
-    __atomic_store_n(&gc->bell, gc->bell + 1, __ATOMIC_RELAXED);
-    sw_os_wake(&gc->bell);
-}
-
-void sw_gc_marker_park(sw_gc *gc) {
-    gc->parks++;
-    while (gc->slice != 0) sw_gc_wait_at(gc, &gc->slice, 1, gc->sleep_ns);
-}
-
-void sw_gc_marker_unpark(sw_gc *gc) {
-    gc->parks--;
-    sw_gc_marker_ring(gc);
-}
 
 bool sw_gc_marker_wait(sw_gc *gc) {
     sw_os_lock_acquire(&gc->lock);
@@ -187,7 +195,7 @@ bool sw_gc_marker_wait(sw_gc *gc) {
 static void sw_gc_marker_forked(sw_gc *gc) {
     if (!sw_gc_is_concurrent(gc)) return;
     gc->has_marker = false;
-    gc->slice = gc->parks = 0;
+    sw_gc_slices_forked(gc);
     sw_gc_inbox_forked(gc);
     if (gc->phase == SW_GC_MARKING) sw_gc_phase_give_up(gc);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marking by several threads, object by object, while the world is stopped. Callers: mark, and
+/* Marking by several threads, object by object, while the world is stopped; for concurrent cycles see
+ * slices.h. Callers: mark, and
  * collector. */
 #ifndef SW_GC_PARALLEL_H
 #define SW_GC_PARALLEL_H

@@ -16,61 +16,10 @@
 #include "heap/central.h"
 #include "heap/owned.h"
 
-/* --- the pacer -------------------------------------------------------------------------------- */
-
-/* The goal is Go's: the bytes live after the last cycle, plus a percentage of them. In steps, a
- * cycle begins when half of that percentage is allocated; from then on each piece of allocation
- * runs a step. */
-
-enum { LEAST_LIVE = 4 << 20, OBJECT_BYTES = 512 };
-
-/* Returns the bytes that may be allocated between the ends of two cycles. */
-static uint64_t trigger_of(const sw_gc_pace *pace, uint64_t live) {
-    uint64_t trigger = UINT64_MAX;
-    if (pace->percent != 0)
-        trigger = (uint64_t)((sw_product)sw_max_u64(live, LEAST_LIVE) * pace->percent / 100);
-    if (pace->limit_bytes != 0)
-        trigger = sw_min_u64(trigger, pace->limit_bytes > live ? pace->limit_bytes - live : 0);
-    return sw_max_u64(trigger, sw_max_u64(live / 16, SW_GC_PACE_LEAST));
-}
-
-void sw_gc_pace_reset(sw_gc *gc) {
-    uint64_t live = gc->cycle.marked_bytes;
-    bool paced = gc->pace.percent != 0 || gc->pace.limit_bytes != 0;
-    __atomic_store_n(&gc->fresh, 0, __ATOMIC_RELAXED);
-    gc->trigger = paced ? trigger_of(&gc->pace, live) : UINT64_MAX;
-    gc->goal = !paced ? 0 : live + sw_min_u64(gc->trigger, UINT64_MAX - live);
-    bool ahead = gc->pace.in_steps != 0 || sw_gc_is_concurrent(gc);
-    sw_gc_pace_due(gc, paced && ahead ? gc->trigger / 2 : gc->trigger);
-    /* Twice the work of the last cycle, in case there is more, spread over the other half. */
-    uint64_t pieces = sw_max_u64(gc->trigger / 2 / SW_GC_PACE_PIECE, 1);
-    gc->step_work = 2 * (gc->cycle.marked_objects + live / OBJECT_BYTES) / pieces + 64;
-}
-
-sw_status sw_gc_set_pace(sw_gc *gc, const sw_gc_pace *pace) {
-    const char *op = "gc_set_pace";
-    sw_status status = SW_GC_STATUS(gc, op);
-    if (status != SW_OK) return status;
-    if (pace == NULL) return sw_fail(SW_INVALID, op, "the pace is NULL");
-    if (!sw_sized_is_valid(pace->struct_bytes))
-        return sw_sized_refuse(pace->struct_bytes, op, "set it to sizeof(sw_gc_pace)");
-    sw_gc_pace taken = {0};
-    memcpy(&taken, pace, sw_min_u64(pace->struct_bytes, sizeof taken));
-    if (taken.in_steps > 1)
-        return sw_fail(SW_INVALID, op, "in_steps is %u: 0 or 1 is possible", taken.in_steps);
-    sw_os_lock_acquire(&gc->lock);
-    gc->pace = taken;
-    sw_gc_pace_reset(gc);
-    sw_os_lock_release(&gc->lock);
-    return SW_OK;
-}
-
 /* --- sweeping --------------------------------------------------------------------------------- */
 
 /* A span is swept once per cycle; its stamp records that. The slots that are allocated and not
  * marked, and the pending ones, are freed together. */
-
-/* --- one span --------------------------------------------------------------------------------- */
 
 /* The data of a span that a sweep needs, copied before the sweep, which may release the span. */
 typedef struct swept_span {
@@ -234,8 +183,6 @@ const char *sw_gc_record_check(const sw_gc *gc) {
         ?: SW_RULE(gc->phase == SW_GC_MARKING || gc->queue.first == 0);
 }
 
-/* --- phases ----------------------------------------------------------------------------------- */
-
 static void enter_phase(sw_gc *gc, sw_gc_phase phase) {
     __atomic_store_n(&gc->phase, phase, __ATOMIC_RELAXED);
     sw_check2(sw_gc_record_check(gc));
@@ -261,29 +208,55 @@ static void mark_ranges(sw_gc_marker *marker, const sw_gc_array *ranges) {
         sw_gc_mark_range(marker, roots[i].start, roots[i].bytes);
 }
 
+typedef struct root_marker {
+    sw_gc_marker marker;
+    uint64_t bytes;
+} root_marker;
+
 static void mark_words(void *arg, const void *start, size_t bytes) {
-    sw_gc_mark_range(arg, start, bytes);
+    root_marker *roots = arg;
+    roots->bytes += bytes;
+    sw_gc_mark_range(&roots->marker, start, bytes);
+}
+
+static uint64_t bytes_of(const sw_gc_array *ranges) {
+    const sw_gc_roots *roots = ranges->items;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < ranges->count; i++) bytes += roots[i].bytes;
+    return bytes;
+}
+
+/* Static data counts as global. */
+static void count_roots(sw_gc *gc, uint64_t visited) {
+    const sw_os_data *data = gc->data.items;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < gc->data.count; i++)
+        bytes += data[i].tls_module == 0 ? data[i].bytes : 0;
+    gc->stack_bytes = visited > bytes ? visited - bytes : 0;
+    gc->global_bytes = bytes_of(&gc->roots) + bytes_of(&gc->lent) + bytes;
 }
 
 /* Marks what the roots point to. If roots of a source, of a shadow stack or of a thread are
  * unknown, the cycle is abandoned later (gc->lost): an unmarked object is then not known to be
  * dead. */
 static void mark_roots(sw_gc *gc) {
-    sw_gc_marker marker;
+    root_marker roots = {.bytes = 0};
+    sw_gc_marker *marker = &roots.marker;
     if (!sw_gc_ask_sources(gc)) gc->lost = true;
-    sw_gc_marker_start(&marker, gc, SW_GC_ALL_WORK);
-    mark_ranges(&marker, &gc->roots);
-    mark_ranges(&marker, &gc->lent);
-    if (!sw_gc_shadows_visit(gc, mark_words, &marker)) gc->lost = true;
-    sw_gc_visit_tiny(gc, mark_words, &marker);
-    sw_gc_visit_inside(gc, mark_words, &marker);
-    if (!sw_gc_visit_conservative(gc, mark_words, &marker)) gc->lost = true;
+    sw_gc_marker_start(marker, gc, SW_GC_ALL_WORK);
+    mark_ranges(marker, &gc->roots);
+    mark_ranges(marker, &gc->lent);
+    if (!sw_gc_shadows_visit(gc, mark_words, &roots)) gc->lost = true;
+    if (!sw_gc_visit_conservative(gc, mark_words, &roots)) gc->lost = true;
+    count_roots(gc, roots.bytes);
+    sw_gc_visit_tiny(gc, mark_words, &roots);
+    sw_gc_visit_inside(gc, mark_words, &roots);
     for (uint32_t i = 0; i < gc->refs.entries.count; i++) {
         const sw_gc_ref_entry *entry = sw_gc_refs_entry(&gc->refs, i);
         if (sw_gc_refs_is_root(entry))
-            sw_gc_mark_range(&marker, &entry->object, sizeof entry->object);
+            sw_gc_mark_range(marker, &entry->object, sizeof entry->object);
     }
-    sw_gc_marker_end(&marker);
+    sw_gc_marker_end(marker);
 }
 
 static void advance_epoch(sw_gc *gc) {
@@ -297,11 +270,13 @@ void sw_gc_phase_begin(sw_gc *gc, bool concurrent) {
         .number = gc->cycle.number + 1, .order = gc->order, .concurrent = concurrent, .markers = 1};
     sw_gc_inbox_clear(gc);
     gc->overflowed = gc->lost = gc->given_up = gc->settled = false;
+    gc->end_ns = gc->assist_cpu_ns = 0;
     gc->rescan = (sw_gc_span_cursor){0};
     advance_epoch(gc);
     enter_phase(gc, SW_GC_MARKING);
     prepare_current(gc, sw_gc_stamp(gc, gc->epoch));
     mark_roots(gc);
+    if (concurrent) sw_gc_pace_begin(gc);
 }
 
 static void end_marking(sw_gc *gc) {
@@ -310,8 +285,11 @@ static void end_marking(sw_gc *gc) {
     sw_gc_stack_clear(&gc->inbox);
     gc->queue = (sw_gc_span_queue){0};
     gc->sweep = gc->unswept = sw_gc_span_cursor_begin(gc->heap);
+    for (int i = 0; i < SW_GC_WORKERS; i++) sw_gc_stack_clear(&gc->workers[i].stack);
+    if (gc->cycle.concurrent != 0 && !gc->given_up) sw_gc_pace_end(gc);
     advance_epoch(gc);
     enter_phase(gc, SW_GC_SWEEPING);
+    if (gc->guests != 0) sw_gc_ring_bell(gc);
 }
 
 void sw_gc_phase_give_up(sw_gc *gc) {
@@ -372,6 +350,7 @@ static sw_status mark_step(sw_gc *gc, int64_t work, bool exact) {
         done = gc->given_up || !settle(&marker);
     }
     sw_gc_marker_end(&marker);
+    if (gc->cycle.concurrent != 0) sw_gc_pace_credit(gc, (uint64_t)(work - marker.work), false);
     if (done) end_marking(gc);
     return status;
 }
@@ -380,13 +359,18 @@ static void end_cycle(sw_gc *gc) {
     gc->spent_ns += sw_gc_spent_ns(gc);
     gc->unreturned = gc->cycle.concurrent != 0;
     if (gc->traced) sw_gc_trace_print(gc); /* with the goal that this cycle had */
-    sw_gc_pace_reset(gc);
+    if (gc->cycle.concurrent != 0 && !gc->given_up)
+        sw_gc_pace_update(gc);
+    else
+        sw_gc_pace_reset(gc);
     if (!sw_gc_is_concurrent(gc)) return;
     __atomic_store_n(&gc->ended, gc->ended + 1, __ATOMIC_RELAXED);
     sw_os_wake(&gc->ended);
 }
 
 static bool purge(sw_gc *gc, bool whole) {
+    for (int i = 0; i < SW_GC_WORKERS; i++)
+        if (!sw_gc_stack_purge(&gc->workers[i].stack, whole)) return false;
     return sw_gc_stack_purge(&gc->stack, whole) && sw_gc_stack_purge(&gc->inbox, whole);
 }
 

@@ -296,6 +296,39 @@ bool sw_gc_stack_grow(sw_gc_stack *stack) {
     return true;
 }
 
+static void exchange(sw_gc_stack *one, sw_gc_stack *other) {
+    sw_gc_stack kept = *one;
+    *one = *other;
+    *other = kept;
+    other->end_seen = one->end_seen;
+    one->end_seen = kept.end_seen;
+}
+
+size_t sw_gc_stack_merge(sw_gc_stack *to, sw_gc_stack *from) {
+    if (to->top - to->base < from->top - from->base) exchange(to, from);
+    size_t count = (size_t)(from->top - from->base);
+    while ((size_t)(to->end - to->top) < count)
+        if (!sw_gc_stack_grow(to)) break;
+    size_t fits = sw_min_u64(count, (uint64_t)(to->end - to->top));
+    memcpy(to->top, from->base, fits * sizeof *to->top);
+    to->top += fits;
+    from->top = from->base;
+    return count - fits;
+}
+
+void sw_gc_stack_share(sw_gc_stack *to, sw_gc_stack *from, size_t count) {
+    memcpy(to->base, from->base, count * sizeof *to->base);
+    to->top = to->base + count;
+    from->top -= count;
+    memcpy(from->base, from->top, count * sizeof *to->base);
+}
+
+void sw_gc_stack_take(sw_gc_stack *to, sw_gc_stack *from, size_t count) {
+    from->top -= count;
+    memcpy(to->base, from->top, count * sizeof *to->base);
+    to->top = to->base + count;
+}
+
 void sw_gc_stack_clear(sw_gc_stack *stack) {
     stack->top = stack->base;
     stack->dirty = stack->end;

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 #include "gc/events.h"
-#include "gc/phases.h"
+#include "gc/pace.h"
 #include "os/os.h"
 
 /* --- halting threads by a signal -------------------------------------------------------------- */
@@ -137,7 +137,7 @@ static sw_status name_late(sw_gc *gc, const char *op) {
 
 /* Returns the count of threads to wait for; NULL: none. */
 static const uint32_t *late_word(const sw_gc *gc) {
-    if (gc->slice != 0) return &gc->slice;
+    if (gc->slices != 0) return &gc->slices;
     if (gc->running != sw_gc_halted(gc)) return &gc->running;
     if (gc->inside) return NULL;
     return __atomic_load_n(&gc->changing, __ATOMIC_SEQ_CST) != 0 ? &gc->changing : NULL;

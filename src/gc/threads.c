@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "gc/mark.h"
-#include "gc/phases.h"
+#include "gc/pace.h"
 #include "gc/stop.h"
 #include "gc/type.h"
 #include "heap/registry.h"

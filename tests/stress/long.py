@@ -34,6 +34,8 @@ COLLECTOR: dict[str, list[Command]] = {
         ("SPANWISE_GC_GRAPHS=100000", f"{RELEASE}/test_collector_mutators"),
         ("SPANWISE_GC_GRAPHS=2000", f"{TSAN}/test_collector_mutators"),
         ("SPANWISE_GC_FORKS=10000", f"{RELEASE}/test_collector_concurrent"),
+        ("SPANWISE_GC_FORKS=10000", f"{RELEASE}/test_collector_assists"),
+        ("SPANWISE_GC_MODEL=1", f"{RELEASE}/test_collector_protocol"),
     ],
     "collector_refs": [
         ("SPANWISE_GC_GRAPHS=100000", f"{RELEASE}/test_collector_refs"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Concurrent marking of random graphs: four threads change a shared graph, and a model of it, while
- * a background thread marks and sweeps. After each cycle the heap has the objects that the model
+ * one to three background threads mark and one sweeps. After each cycle the heap has the objects that the model
  * reaches, and no others. SPANWISE_GC_GRAPHS=n sets the number of graphs; the full form is 100,000.
  * Before that a thread makes spans, and one grows an object, next to cycles. */
 #define _GNU_SOURCE
@@ -46,7 +46,7 @@ static struct graph {
     int root_objects[ROOTS];
     object objects[OBJECTS];
     uint64_t numbers;
-    uint64_t frees, cycles;
+    uint64_t frees, cycles, shared, assists; /* shared: cycles that several threads marked */
 } g = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static int pick(uint64_t *random, int n) { return (int)(check_random(random) % (uint64_t)n); }
@@ -263,6 +263,7 @@ static void check_graph(void) {
     CHECK_EQ(sw_heap_each_object(sw_gc_heap(g.gc), check_known, &found), 0);
     CHECK_EQ(found, left);
     CHECK_EQ(cycle.marked_objects, left);
+    g.shared += cycle.markers > 1;
     CHECK_EQ(sw_gc_verify(g.gc), SW_OK);
     CHECK_EQ(sw_heap_verify(sw_gc_heap(g.gc)), SW_OK);
 }
@@ -272,6 +273,7 @@ static void choose(uint64_t *random) {
     if (pick(random, 4) == 0) pace.limit_bytes = 1;
     CHECK_EQ(sw_gc_set_pace(g.gc, &pace), SW_OK);
     CHECK_EQ(sw_gc_set_order(g.gc, pick(random, 2) == 0 ? SW_GC_BY_OBJECT : SW_GC_BY_SPAN), SW_OK);
+    CHECK_EQ(sw_gc_set_markers(g.gc, 1 + (unsigned)pick(random, 3)), SW_OK);
     unsigned debug = pick(random, 3) == 0 ? SW_GC_CHECKMARK : 0;
     CHECK_EQ(sw_gc_set_debug(g.gc, debug | SW_GC_CLOBBER), SW_OK);
     sw_os_lock_acquire(&g.gc->lock);

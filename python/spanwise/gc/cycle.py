@@ -76,8 +76,12 @@ class Cycle(Result):
         start_stop_ns: of a concurrent cycle, the stop in which it began, with the wait.
         end_stop_ns: the longest stop of the background thread to end marking, with the wait.
         end_stops: number of these stops; some may only have tried to.
-        stalls: allocations that waited for its end.
-        markers: threads that marked at once (`CollectedHeap(markers=...)`).
+        stalls: allocations that reached the goal, and waited for the end of marking.
+        markers: threads that marked at once (`CollectedHeap(markers=...)`), with assists.
+        background_ns: marking by background threads while the program ran, summed over them.
+        assists: allocations that marked, or waited for marking, because of the pace.
+        assist_ns: elapsed time of these, summed over threads.
+        assist_work: objects that they scanned; each 512 bytes of a long one count as one.
     """
 
     number: int
@@ -102,6 +106,10 @@ class Cycle(Result):
     end_stops: int = 0
     stalls: int = 0
     markers: int = 1
+    background_ns: int = 0
+    assists: int = 0
+    assist_ns: int = 0
+    assist_work: int = 0
 
     @property
     def stopped_ns(self) -> int:

@@ -168,7 +168,7 @@ class CollectorEvents(Value, Result, Tabular):
     - `pause`: the program was stopped while a call worked on a cycle (stop-the-world).
     - `mark`: a piece of marking, in a pause or by a background thread; the first scans the roots.
     - `sweep`: a piece of sweeping, in a pause, by a background thread or by an allocation.
-    - `assist`: `CollectedHeap.new()` worked on a cycle, or waited for its end, as the pace demands.
+    - `assist`: `CollectedHeap.new()` worked on a cycle, or waited for marking, as the pace demands.
     - `wait`: from a stop request until the last thread stopped.
     - `finalize`: a finalizer ran.
 
@@ -245,9 +245,9 @@ class CollectorEvents(Value, Result, Tabular):
         return mutator_utilisation(starts, lengths, recorded, windows_ns)
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
-        """Write the events as lanes for Perfetto and chrome://tracing, one lane per kind.
+        """Write the events as lanes for Perfetto and chrome://tracing: one per kind and thread.
 
-        Lanes: mutator, assist, mark, sweep, pause, wait, finalize and cycle.
+        Kinds: mutator, assist, mark, sweep, pause, wait, finalize and cycle.
 
         Args:
             path: of the file, JSON in the Trace Event Format; it is written whole or not at all.

@@ -49,11 +49,11 @@ class CollectedHeap(Cycles):
     Args:
         table: size classes, or a table's name.
         options: limit, placement, decay of idle pages, retained spans; None: `HeapOptions()`.
-        concurrent: a background thread marks and sweeps the cycles that `start()` or the pace
+        concurrent: background threads mark and sweep the cycles that `start()` or the pace
             begins, while the program runs (`sw_gc_set_concurrent`). Threads join at their first
             call.
-        markers: threads that mark many objects while the program is stopped, 1 to 16
-            (`sw_gc_set_markers`).
+        markers: threads that mark many objects, in the background if `concurrent`, else while the
+            program is stopped; 1 to 16 (`sw_gc_set_markers`).
         conservative: every word of the process's stacks, registers, static and thread-local data
             is a root, for objects that C code holds (`sw_gc_set_roots`). Threads join at their
             first call.
@@ -427,8 +427,9 @@ class CollectedHeap(Cycles):
             in_steps: a cycle begins halfway to that point, and later allocations run it in steps,
                 whose size follows from the bytes that were live after the last cycle. The first
                 cycle knows of none, so it may end in one long step: call `collect()` before.
-                False: a due cycle runs at once. A `concurrent` heap ignores it: cycles begin
-                halfway, and an allocation that reaches the point waits for the cycle's end.
+                False: a due cycle runs at once. A `concurrent` heap ignores it: a cycle begins
+                early enough to end marking at that point, as estimated from earlier cycles; while
+                marking is behind, allocating threads mark too, and at the point they wait for it.
 
         `set_pace(0)` removes the pace: then only the program starts cycles.
 

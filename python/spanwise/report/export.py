@@ -278,18 +278,34 @@ def write_lanes(events: CollectorEvents, path: str | os.PathLike[str]) -> None:
 def perfetto(events: CollectorEvents) -> str:
     """Return the file's text: lanes as threads of one process, then intervals in microseconds."""
     made = []
-    for lane, name in enumerate(LANE_NAMES, 1):
-        made.append(name_of("thread_name", lane, name))
-        made.append(_metadata("thread_sort_index", lane, {"sort_index": lane}))
-    made += [_collector_interval("mutator", row, {}) for row in events.mutator()]
+    lanes = _lanes_of(events)
+    for number, (kind, thread) in enumerate(lanes, 1):
+        shared = sum(other == kind for other, _ in lanes) > 1
+        name = f"{kind}, thread {thread}" if shared else kind
+        made.append(name_of("thread_name", number, name))
+        made.append(_metadata("thread_sort_index", number, {"sort_index": number}))
+    numbers = {lane: number for number, lane in enumerate(lanes, 1)}
+    made += [
+        _collector_interval("mutator", numbers["mutator", 0], row, {}) for row in events.mutator()
+    ]
     for row in events.array:
-        args = {"cycle": int(row["cycle"]), "thread": int(row["thread"])}
-        made.append(_collector_interval(str(row["kind"]), row, args))
+        kind, thread = str(row["kind"]), int(row["thread"])
+        args = {"cycle": int(row["cycle"]), "thread": thread}
+        made.append(_collector_interval(kind, numbers[kind, thread], row, args))
     return text_of(f"collector of {events.source}", made, lost=events.lost)
 
 
-def _collector_interval(kind: str, row: Any, args: dict[str, int]) -> Event:
-    lane = LANE_NAMES.index(kind) + 1
+def _lanes_of(events: CollectorEvents) -> list[tuple[str, int]]:
+    """Return kinds and threads: several threads mark and assist at the same time."""
+    pairs = list(zip(events.array["kind"].tolist(), events.array["thread"].tolist(), strict=True))
+    lanes = []
+    for kind in LANE_NAMES:
+        threads = sorted({thread for other, thread in pairs if other == kind})
+        lanes += [(kind, thread) for thread in threads or [0]]
+    return lanes
+
+
+def _collector_interval(kind: str, lane: int, row: Any, args: dict[str, int]) -> Event:
     return {**interval(kind, lane, int(row["start_ns"]), int(row["ns"]), args), "cat": "gc"}
 
 

@@ -430,10 +430,13 @@ def test_lanes_of_perfetto(tmp_path: Path) -> None:
     found = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     names = {e["tid"]: e["args"]["name"] for e in found if e["name"] == "thread_name"}
     assert list(names.values()) == [
-        *("mutator", "assist", "mark", "sweep", "pause", "wait", "finalize", "cycle")
+        *("mutator", "assist", "mark", "sweep, thread 7", "sweep, thread 8"),
+        *("pause", "wait", "finalize", "cycle"),
     ]
     spans = [e for e in found if e["ph"] == "X"]
-    assert all(names[e["tid"]] == e["name"] for e in spans)
+    assert all(names[e["tid"]].split(",")[0] == e["name"] for e in spans)
+    lanes = [names[e["tid"]] for e in spans if e["name"] == "sweep"]
+    assert lanes == ["sweep, thread 7", "sweep, thread 8"]
     assert [(e["name"], e["ts"], e["dur"]) for e in spans] == [
         ("mutator", 0, 0.1),
         ("mutator", 0.17, 0.23),
