@@ -109,7 +109,8 @@ target_sources(bench_buffers PRIVATE "${bench_dir}/buffers/reference_buffers.c"
 target_include_directories(bench_buffers PRIVATE "${bench_dir}/buffers" "${bench_dir}/ranges")
 
 # The cost of the checks: the heap and the inline paths with SW_CHECK=0 (the `bare` preset).
-spanwise_sources(bare_sources ${spanwise_floor} "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*" "inspect/*")
+spanwise_sources(bare_sources ${spanwise_floor} "sizeclass/*" "gen/*" "page/*" "span/*" "heap/*" "inspect/*"
+                 "guard/*")
 add_library(spanwise_bare STATIC EXCLUDE_FROM_ALL ${bare_sources})
 spanwise_compile(spanwise_bare)
 set(bench_bare -USW_CHECK -DSW_CHECK=0 -DSW_FAST_CHECKED=0)

@@ -63,28 +63,42 @@ static sw_always_inline sw_guard_thread *guarded_thread(void) {
     return sw_unlikely(sw_guard_sampling) ? NULL : sw_guard_thread_own();
 }
 
-void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
-    if (sw_unlikely(cache->heap == NULL)) {
-        sw_guard_thread *guard = guarded_thread();
-        return sw_likely(guard != NULL)
-                   ? sw_guard_alloc(guard, size, flags & PRELOAD_HEAP_FLAGS, kind_of_flags(flags))
-                   : preload_alloc(size, 0, flags);
+/* The following two serve threads without a cache, guarded calls, and sampling, so that the common
+ * case saves no registers. */
+
+static sw_noinline void *alloc_guarded(sw_cache *cache, size_t size, unsigned flags,
+                                       uint32_t span_class) {
+    if (cache->heap != NULL)
+        return sw_sampling_refill(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class);
+    sw_guard_thread *guard = guarded_thread();
+    return sw_likely(guard != NULL)
+               ? sw_guard_alloc(guard, size, flags & PRELOAD_HEAP_FLAGS, kind_of_flags(flags))
+               : preload_alloc(size, 0, flags);
+}
+
+static sw_noinline void free_guarded(sw_cache *cache, void *ptr, const char *op) {
+    if (cache->heap != NULL) {
+        if (!sw_sampling_free(ptr, SIZE_MAX, kind_of(op), op)) sw_free_unslotted(cache, ptr, op);
+        return;
     }
-    return sw_likely(!sw_guard_sampling)
-               ? sw_refill_quick(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class)
-               : sw_sampling_refill(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class);
+    sw_guard_thread *guard = guarded_thread();
+    if (sw_likely(guard != NULL))
+        sw_guard_free(guard, ptr, SIZE_MAX, kind_of(op), op);
+    else
+        preload_free(ptr, op);
+}
+
+void *preload_alloc_slow(sw_cache *cache, size_t size, unsigned flags, uint32_t span_class) {
+    if (sw_unlikely(cache->heap == NULL || sw_guard_sampling))
+        return alloc_guarded(cache, size, flags, span_class);
+    return sw_refill_quick(cache, size, flags & PRELOAD_HEAP_FLAGS, span_class);
 }
 
 void preload_free_slow(sw_cache *cache, void *ptr, const char *op) {
-    if (sw_unlikely(cache->heap == NULL)) {
-        sw_guard_thread *guard = guarded_thread();
-        if (sw_likely(guard != NULL))
-            sw_guard_free(guard, ptr, SIZE_MAX, kind_of(op), op);
-        else
-            preload_free(ptr, op);
-    } else if (sw_likely(!sw_guard_sampling) || !sw_sampling_free(ptr, SIZE_MAX, kind_of(op), op)) {
+    if (sw_unlikely(cache->heap == NULL || sw_guard_sampling))
+        free_guarded(cache, ptr, op);
+    else
         sw_free_unslotted(cache, ptr, op);
-    }
 }
 
 static sw_noinline void *alloc_any(size_t size, size_t align, unsigned flags) {
