@@ -62,6 +62,7 @@ HANDLES = {
     "sw_runner": "sw_runner_create(heap(), &out)",
     "sw_profile": "sw_profile_create(0, &out)",
     "sw_optimizer": "sw_optimizer_create(optimize_options(), weights, &out)",
+    "sw_pymalloc": "sw_pymalloc_create(pymalloc_options(), &out)",
     "sw_table": 'sw_table_create("two", 8192, specs, 2, &out)',
     "sw_trace": "sw_trace_open(recording(), 0, &out)",
     "sw_trace_writer": 'sw_trace_create("new.swt", &out)',
@@ -101,6 +102,7 @@ POSITIONS = {
     ("sw_table_create", 1): "8192",
     ("sw_table_create", 3): "2",
     ("sw_optimizer_create", 0): "optimize_options()",
+    ("sw_pymalloc_create", 0): "pymalloc_options()",
     ("sw_optimizer_create_bounded", 0): "optimize_options()",
 }
 """The same by the number of the argument."""
@@ -161,6 +163,10 @@ static sw_optimize_options *optimize_options(void) {
     static sw_optimize_options options;
     sw_optimize_options_init(&options);
     weights[16] = 1;
+    return &options;
+}
+static sw_pymalloc_options *pymalloc_options(void) {
+    static sw_pymalloc_options options = {.arena_bytes = 1 << 20, .pool_bytes = 1 << 14};
     return &options;
 }
 static sw_memory *memory(void) {

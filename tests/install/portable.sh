@@ -7,7 +7,7 @@ set -eu
 nm=$1 archive=$2
 
 iso_c='abort|getenv|aligned_alloc|calloc|malloc|realloc|free|qsort|strtod|strtol|strtoul|strtoull
-mem(cpy|set|move|cmp|chr)|str(cmp|ncmp|len|chr|rchr|error|cpy|ncpy)
+mem(cpy|set|move|cmp|chr)|str(cmp|ncmp|len|chr|rchr|cspn|error|cpy|ncpy)
 f(open|close|read|write|seek|tell|eof|error|flush|puts|printf|gets|putc|getc)|setvbuf|remove|rename
 v?(s|sn|f)?printf|time|timespec_get|std(in|out|err)'
 posix='write|stat|fileno|fseeko|ftello|ftruncate'

@@ -148,7 +148,7 @@ def test_the_tutorial_runs_in_order_and_prints_what_it_shows(tmp_path: Path) -> 
     ("name", "ran"),
     [
         ("read-a-ledger", (3, 1)),
-        ("who-wastes", (8, 2)),
+        ("who-wastes", (9, 2)),
         ("keep-limits-in-ci", (2, 0)),
         ("use-other-recordings", (2 + has_go(), 0)),
     ],

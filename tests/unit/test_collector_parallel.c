@@ -93,14 +93,19 @@ static void test_shape(shape *of, size_t nodes, size_t bytes, unsigned threads, 
     gc_end(gc);
 }
 
-/* What begins in steps is finished by all threads. */
-static void test_finish(void) {
-    enum { NODES = 60000 };
+enum { NODES = 60000 };
+
+static uint32_t *random_edges(uint64_t seed) {
     uint32_t *edges = malloc((size_t)NODES * DEGREE * sizeof *edges);
-    uint64_t random = 7;
     CHECK(edges != NULL);
     for (uint64_t i = 0; i < NODES * DEGREE; i++)
-        edges[i] = of_random(&random, NODES, 0, i % DEGREE);
+        edges[i] = of_random(&seed, NODES, 0, i % DEGREE);
+    return edges;
+}
+
+/* What begins in steps is finished by all threads. */
+static void test_finish(void) {
+    uint32_t *edges = random_edges(7);
     begin(3);
     build(edges, NODES, 64);
     gc_roots(gc, addresses, sizeof *addresses);
@@ -125,12 +130,7 @@ static void *collect_here(void *arg) {
 }
 
 static void test_another_thread(void) {
-    enum { NODES = 60000 };
-    uint32_t *edges = malloc((size_t)NODES * DEGREE * sizeof *edges);
-    uint64_t random = 9;
-    CHECK(edges != NULL);
-    for (uint64_t i = 0; i < NODES * DEGREE; i++)
-        edges[i] = of_random(&random, NODES, 0, i % DEGREE);
+    uint32_t *edges = random_edges(9);
     begin(2);
     build(edges, NODES, 64);
     gc_roots(gc, addresses, sizeof *addresses);
