@@ -98,8 +98,7 @@ enum { NODES = 60000 };
 static uint32_t *random_edges(uint64_t seed) {
     uint32_t *edges = malloc((size_t)NODES * DEGREE * sizeof *edges);
     CHECK(edges != NULL);
-    for (uint64_t i = 0; i < NODES * DEGREE; i++)
-        edges[i] = of_random(&seed, NODES, 0, i % DEGREE);
+    for (uint64_t i = 0; i < NODES * DEGREE; i++) edges[i] = of_random(&seed, NODES, 0, i % DEGREE);
     return edges;
 }
 
