@@ -281,14 +281,13 @@ struct sw_gc {
     uint32_t waiting;    /* threads that wait for the world to resume */
     /* Index + 1 of the thread that stops the world, if it has joined and was not away; else 0. */
     uint32_t stopper;
+    uint32_t root_options;   /* atomic: 0, or a sum of SW_GC_CONSERVATIVE and SW_GC_SIGNALS */
     uint64_t stop_ns;        /* timeout of a stop for late threads */
     uint64_t sleep_ns;       /* longest sleep of a waiter; only tests change it */
     uint64_t timeouts;       /* atomic: sleeps that ended without a wake-up; only tests read it */
     uint64_t pace_due;       /* atomic: the value of due while the world runs */
     sw_gc_array roots;       /* sw_gc_roots; id: index + 1 */
     sw_gc_array lent;        /* sw_gc_roots of sources, as of the beginning of the cycle */
-    uint32_t root_options;   /* atomic: 0, or a sum of SW_GC_CONSERVATIVE and SW_GC_SIGNALS */
-    bool data_is_stale;      /* modules were loaded or unloaded since `data` was listed */
     sw_gc_array data;        /* sw_os_data, as of the beginning of the cycle */
     sw_gc_context *contexts; /* atomic: linked by next */
     void *scan_buffer;       /* SW_OS_SCAN_BYTES bytes, if there are conservative roots */
@@ -300,11 +299,13 @@ struct sw_gc {
     sw_gc_span_queue queue; /* spans with such objects, in queue order */
     uint32_t order;         /* sw_gc_order of the next cycle; the running one's is in `cycle` */
     bool overflowed;        /* a push was refused: a marked object is on no stack */
-    bool lost;      /* a root, or an overwritten value, is neither marked nor on the stack */
-    bool given_up;  /* unmarked objects are not known to be dead */
-    bool settled;   /* roots are done; marking continues from finalizers */
-    bool inside;    /* set by a test: threads may be stopped within an allocation (roots.c) */
-    unsigned debug; /* SW_GC_... */
+    bool lost;          /* a root, or an overwritten value, is neither marked nor on the stack */
+    bool given_up;      /* unmarked objects are not known to be dead */
+    bool settled;       /* roots are done; marking continues from finalizers */
+    bool inside;        /* set by a test: threads may be stopped within an allocation (roots.c) */
+    bool traced;        /* SPANWISE_DEBUG=gctrace=1: a line at the end of each cycle */
+    bool data_is_stale; /* modules were loaded or unloaded since `data` was listed */
+    unsigned debug;     /* SW_GC_... */
     sw_gc_dangling dangling;   /* found, but not reported yet */
     sw_gc_span_cursor rescan;  /* spans whose marked objects are still to be rescanned */
     sw_gc_span_cursor sweep;   /* position of the incremental sweep */
@@ -315,7 +316,6 @@ struct sw_gc {
     uint64_t step_work;        /* units of work of one step */
     uint64_t goal;             /* bytes of objects when the next cycle runs, or ends; 0: no pace */
     sw_gc_debt debt;           /* of concurrent cycles */
-    bool traced;               /* SPANWISE_DEBUG=gctrace=1: a line at the end of each cycle */
     uint64_t (*clock)(void);   /* nanoseconds: sw_os_now_ns, or the clock of a test */
     uint64_t born_ns;          /* time of the collector's creation */
     uint64_t start_ns;         /* duration of the start of the cycle */

@@ -277,14 +277,13 @@ static void set_layers(sw_heap *heap, const layers *above) {
     if (SW_GUARDABLE && above->guard != NULL) heap->mode |= SW_MODE_TRACKED | SW_MODE_GUARDED;
 }
 
+/* Creates a heap with options as sw_heap_options_read returns them. */
 static sw_status create(const sw_heap_options *options, const layers *above, sw_heap **out) {
-    sw_heap_options read;
-    sw_status status = sw_heap_options_read(options, OP_CREATE, &read);
-    if (status != SW_OK) return status;
-    sw_heap *heap = make_record(&read, &status);
+    sw_status status;
+    sw_heap *heap = make_record(options, &status);
     if (heap == NULL) return status;
     set_layers(heap, above);
-    begin(heap, &read);
+    begin(heap, options);
     if (!make_central(heap) || !make_instrument(heap))
         return give_up(heap, sw_fail(SW_NOMEM, OP_CREATE, "no memory for a heap"));
     if (!sw_registry_add(heap))
@@ -295,7 +294,10 @@ static sw_status create(const sw_heap_options *options, const layers *above, sw_
 
 sw_status sw_heap_create_guarded(const sw_heap_options *options, const sw_heap_guard *guard,
                                  void *state, sw_heap **out) {
-    return create(options, &(layers){.guard = guard, .guard_state = state}, out);
+    sw_heap_options read;
+    sw_status status = sw_heap_options_read(options, OP_CREATE, &read);
+    if (status != SW_OK) return status;
+    return create(&read, &(layers){.guard = guard, .guard_state = state}, out);
 }
 
 sw_status sw_heap_create_collected(const sw_heap_options *options, const sw_heap_hooks *hooks,
