@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -207,13 +208,21 @@ def test_what_a_trim_would_return(tmp_path: Path) -> None:
 QUIET = """
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { OBJECTS = 65536, SIZE = 1008, KEPT_EVERY = 20, SPINNING = 64 };
 static char *objects[OBJECTS];
 static atomic_int stops;
+
+static double seconds(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 static void *spin(void *arg) {
     while (!stops) {}
@@ -234,7 +243,11 @@ int main(int argc, char **argv) {
     for (int i = 0; i < OBJECTS; i++)
         if (i % KEPT_EVERY != 0) free(objects[i]);
     for (int i = 0; i < spinning; i++) pthread_create(&threads[i], NULL, spin, NULL);
+    double cpu = -seconds(CLOCK_PROCESS_CPUTIME_ID), elapsed = -seconds(CLOCK_MONOTONIC);
     usleep(120000);
+    cpu += seconds(CLOCK_PROCESS_CPUTIME_ID);
+    elapsed += seconds(CLOCK_MONOTONIC);
+    if (spinning != 0) fprintf(stderr, "processors: %.3f\\n", cpu / elapsed);
     stops = 1;
     for (int i = 0; i < spinning; i++) pthread_join(threads[i], NULL);
     if (argc > 1) return 0;
@@ -264,8 +277,14 @@ def test_a_short_quiet_phase_after_a_long_run(tmp_path: Path, arguments: tuple[s
 def test_a_program_that_computes_does_not_pause(tmp_path: Path) -> None:
     """Without it the moment of 64 MiB for 3 would be the result, as above."""
     program, out = compiled(tmp_path, QUIET, "-pthread"), tmp_path / "a.swt"
-    done = spanwise("record", "-o", out, "--", program, "busy")
-    assert done.returncode == 0, done.stderr
+    for _ in range(3):
+        done = spanwise("record", "-f", "-o", out, "--", program, "busy")
+        assert done.returncode == 0, done.stderr
+        (processors,) = re.findall(r"^processors: (.*)$", done.stderr, re.MULTILINE)
+        if float(processors) > 0.9:
+            break
+    else:
+        pytest.skip("other processes use the processors")
     memory = sw.Recording.open(out).memory
     assert memory is not None and memory.malloc_bytes > 64 << 20
     assert memory.retained is None or memory.retained.malloc_bytes < 32 << 20
