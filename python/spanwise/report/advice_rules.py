@@ -72,7 +72,7 @@ def _allocator(facts: AdviceFacts) -> Iterator[Advice]:
 
 def _comparison(facts: AdviceFacts) -> str:
     """Say how to compare real runs."""
-    run = f"Run it with spanwise's malloc: spanwise run -- {facts.command()}."
+    run = f"Run it with spanwise's malloc: spanwise run --plain -- {facts.command()}."
     if _SERVERS.match(facts.program):
         return f"{run} Compare the RSS under your load."
     return f"{run} Compare first: {facts.compare()} (--ignore-output if its output varies)"
@@ -145,7 +145,7 @@ def benched(facts: AdviceFacts, runs: BenchResult) -> Iterator[Advice]:
 def _preload(allocator: str, facts: AdviceFacts) -> str:
     """Say how to run the program under an installed allocator."""
     if allocator == "spanwise":
-        return f"Run it so: spanwise run -- {facts.command()}"
+        return f"Run it so: spanwise run --plain -- {facts.command()}"
     library = _LIBRARIES.get(allocator, f"lib{allocator}.so")
     variable = "MALLOC_ARENA_MAX=1" if allocator == "one-arena" else f"LD_PRELOAD={library}"
     return f"Run it so: {variable} {facts.command()}"
@@ -392,7 +392,7 @@ def _retained(facts: AdviceFacts) -> Iterator[Advice]:
             at,
             "simulated",
             f"{finding}; spanwise would keep {_format.size(ours)}.",
-            f"Run it with spanwise's malloc: spanwise run -- {facts.command()}",
+            f"Run it with spanwise's malloc: spanwise run --plain -- {facts.command()}",
         )
 
 

@@ -35,7 +35,8 @@ class Finding(NamedTuple):
     """One short finding.
 
     Attributes:
-        name: "most waste", "at peak", "held by", "recorded", "simulated", "runs" or "note".
+        name: "most waste", "at peak", "held by", "held at peak", "recorded", "simulated", "runs" or
+            "note".
         text: without a full stop, unless it is a sentence.
     """
 
@@ -93,12 +94,13 @@ def _malloc(facts: AdviceFacts) -> str:
 
 def _later(facts: AdviceFacts, kept: RetainedMemory) -> str:
     """Say what malloc kept without need when it was most."""
-    wasted = _wasted(kept)
+    wasted, seconds = _wasted(kept), f"{kept.time_ns / 1e9:.3f} s"
     lasts = _how_long(kept, facts.recording.summary.duration_ns)
+    when = f"{lasts[0].upper()}{lasts[1:]} (figures at {seconds})" if lasts else f"At {seconds}"
     return (
-        f"At {kept.time_ns / 1e9:.3f} s{f' ({lasts})' if lasts else ''},"
-        f" {facts.program} had {_format.size(kept.malloc_bytes)} resident in {_malloc(facts)} for"
-        f" {_format.size(kept.requested_bytes)} requested: {_format.size(wasted)}"
+        f"{when}, {facts.program} had {_format.size(kept.malloc_bytes)} resident in"
+        f" {_malloc(facts)} for {_format.size(kept.requested_bytes)} requested:"
+        f" {_format.size(wasted)}"
         f" ({_format.share(wasted, kept.malloc_bytes)}) was waste."
     )
 
@@ -134,12 +136,14 @@ def _plain_python(facts: AdviceFacts, heap: PythonHeap, is_later: bool) -> str:
     names = facts.names((one.site for one in heap.sites), _LABEL)
     first = names[heap.sites[0].site]
     more = f" and {len(heap.sites) - 1} more" if len(heap.sites) > 1 else ""
+    keepers = f"{_format.plural(count, 'block')} from {first}{more}"
+    if 2 * heap.saved_bytes < heap.resident_bytes - heap.requested_bytes:
+        keepers = "blocks of many call sites"
     lasts = _format.seconds(heap.until_ns - heap.time_ns, 1)
     return (
         f"CPython's own allocator, as in {PLAIN}, keeps {_format.size(heap.resident_bytes)} in"
         f" arenas for {_format.size(heap.requested_bytes)} in blocks at {heap.time_ns / 1e9:.3f} s,"
-        f" for {lasts} (by simulation); {_format.plural(count, 'block')} from {first}{more} keep"
-        f" them. It {most}."
+        f" for {lasts} (by simulation); {keepers} keep them. {PLAIN.capitalize()} {most}."
     )
 
 
@@ -153,7 +157,7 @@ def nothing(facts: AdviceFacts) -> str:
     memory = facts.memory
     if memory is not None and memory.recorded_share < MODEL_SHARE:
         share = _format.share(memory.recorded_share, 1)
-        said = f"There is nothing to change in malloc, which has {share} of the private memory."
+        said = f"Nothing is advised for malloc, which has only {share} of the private memory."
         return f"{said} {facts.next_command}".rstrip()
     if facts.as_recorded:
         return (
@@ -172,7 +176,7 @@ def _each(facts: AdviceFacts, is_later: bool) -> Iterator[Finding]:
     memory, kept = facts.memory, facts.keeps
     is_recorded = memory is None or memory.recorded_share >= MODEL_SHARE
     holders = _holders(facts) if is_recorded else []
-    yield from (Finding("held by", text) for text in holders)
+    yield from (Finding("held at peak" if is_later else "held by", text) for text in holders)
     if facts.python_heap is None and memory is not None and facts.own_wasted >= 0:
         if kept is not None and _is_more(facts, memory, kept) and is_recorded:
             yield (
@@ -221,7 +225,8 @@ def _kept(kept: RetainedMemory, duration_ns: int) -> str:
         f" {_format.size(kept.malloc_bytes)} resident for"
         f" {_format.size(kept.requested_bytes)} requested"
     )
-    return "; ".join(filter(None, (text, _how_long(kept, duration_ns))))
+    lasts = _how_long(kept, duration_ns)
+    return f"{text}; about as much {lasts}" if lasts else text
 
 
 def _how_long(kept: RetainedMemory, duration_ns: int) -> str:
@@ -229,8 +234,8 @@ def _how_long(kept: RetainedMemory, duration_ns: int) -> str:
         return ""
     lasts = _format.seconds(min(kept.until_ns, duration_ns) - kept.from_ns, 1)
     if kept.until_ns >= duration_ns:
-        return f"about as much in the last {lasts}"
-    return f"about as much for {lasts} from {kept.from_ns / 1e9:.3f} s on"
+        return f"in the last {lasts}"
+    return f"for {lasts} from {kept.from_ns / 1e9:.3f} s on"
 
 
 def _holders(facts: AdviceFacts) -> list[str]:

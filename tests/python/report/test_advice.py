@@ -356,7 +356,7 @@ def test_why_there_is_no_advice(tmp_path: Path) -> None:
     ops = allocations([1024] * 1024)
     few = {"rss_malloc": MIB, "rss_mapped": 18 * MIB, "rss_peak": 25 * MIB, "rss_kept_malloc": 0}
     found = in_process(ops, tmp_path / "a.swt", **few).advice()
-    nothing = "There is nothing to change in malloc, which has 5.0 % of the private memory."
+    nothing = "Nothing is advised for malloc, which has only 5.0 % of the private memory."
     assert str(found).endswith(f"\n{nothing}")
     assert not said(found, "held by") and not said(found, "simulated")
     assert found.verdict == (

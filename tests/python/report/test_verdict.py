@@ -98,7 +98,9 @@ def test_how_long_most_is_wasted(tmp_path: Path, until_ms: int, when: str) -> No
     later = in_process(
         allocations([1024] * 10_240), tmp_path / "b.swt", rss_kept_pages=15 * MIB, **parts
     )
-    assert later.advice().verdict.startswith(f"At 0.010 s (about as much {when}), app had 16.0")
+    assert later.advice().verdict.startswith(
+        f"{when[0].upper()}{when[1:]} (figures at 0.010 s), app had 16.0"
+    )
 
 
 def test_the_verdict_says_what_is_kept_later(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "TrackedArena": lambda: sw.TrackedArena(1, LONG[:900], 0, 1, 2, 3, 4, (1 << 63,) * 8),
     "TrackerTotals": lambda: sw.TrackerTotals(*range(10)),
     "Estimates": lambda: sampled().estimate(),
-    "Fleet": lambda: sw.fleet(sampled().path),
+    "Fleet": lambda: sw.fleet(str(sampled().path)),
     "SampledRecording": lambda: sampled(),  # noqa: PLW0108 - it is defined below
     "Ephemeron": lambda: big_pair(),  # noqa: PLW0108 - it is defined below
     "Evaluation": lambda: big_optimum().evaluation,
