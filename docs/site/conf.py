@@ -17,6 +17,7 @@ add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 88
+smartquotes = False
 html_theme = "furo"
 html_title = "spanwise"
 html_favicon = "_static/favicon.svg"
@@ -41,7 +42,12 @@ def prepare(*arguments: Any) -> None:
     lines = arguments[-1]
     text = re.sub(r"^Examples?:$", "Example::\n", "\n".join(lines), flags=re.MULTILINE)
     text = re.sub(r"(?<!`)`([^`\n]+)`(?!`)", literal, text)
-    lines[:] = re.sub(r"(?<![*\w])\*(?=[ ,.])", r"\*", text).split("\n")
+    lines[:] = [
+        line
+        if re.match(r" *(>>>|\.\.\.) ", line)
+        else re.sub(r"(?<![*\w])\*(?=[ ,.])", r"\*", line)
+        for line in text.split("\n")
+    ]
 
 
 def find_name(app: Any, env: Any, node: Any, content: Any) -> Any:

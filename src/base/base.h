@@ -35,6 +35,8 @@
 
 #define sw_likely(x) __builtin_expect(!!(x), 1)
 #define sw_unlikely(x) __builtin_expect(!!(x), 0)
+/* States what the compiler and its analyzer cannot see. */
+#define sw_assume(x) ((x) ? (void)0 : __builtin_unreachable())
 
 /* Thread-local variables that fast paths read: four words in all, because libraries that are loaded
  * by dlopen share a small reserve of static TLS. Data of slow paths is in thread_state.h. */

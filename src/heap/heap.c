@@ -94,10 +94,10 @@ static bool rest_is_zero(const sw_heap_options *given) {
     return true;
 }
 
-/* The options (NULL: the defaults) get the form of this version. Defaults
- * replace a table of NULL, a decay of 0, and the fields that the caller's version does not have.
- * SW_INVALID: the size of the struct or a value is wrong. SW_UNSUPPORTED: the caller's version is
- * later and uses a field that this one lacks. */
+/* The options (NULL: the defaults) get the form of this version. Defaults replace a table of NULL, a
+ * decay of 0, and the fields that the caller's version does not have. SW_INVALID: the size of the
+ * struct or a value is wrong. SW_UNSUPPORTED: the caller's version is later and uses a field that
+ * this one lacks. */
 sw_status sw_heap_options_read(const sw_heap_options *given, const char *op, sw_heap_options *out) {
     *out = defaults;
     if (given != NULL) {
@@ -188,6 +188,7 @@ static void end_instrument(sw_heap *heap) {
 }
 
 static void set_options(sw_heap *heap, const sw_heap_options *options) {
+    sw_assume(options->table != NULL); /* as sw_heap_options_read has set it */
     heap->options = *options;
     heap->options.protect = NULL; /* the caller's text may not live as long */
     heap->table = heap->options.table;
