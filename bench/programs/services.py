@@ -180,8 +180,11 @@ def _http(words: Sequence[str], wrap: Wrap, folder: Path, requests: int) -> Load
         with urllib.request.urlopen(url + path, timeout=START_S) as answer:
             answer.read()
 
-    started = wrap([*words, str(port)], folder)
-    with _running(started, folder, lambda: get("/quit")) as (process, took):
+    def end() -> None:
+        with suppress(OSError):  # it may end before it answers
+            get("/quit")
+
+    with _running(wrap([*words, str(port)], folder), folder, end) as (process, took):
         _wait_until(lambda: get("/1"), process)
         table = folder / "latencies.csv"
         flags = ("-q", "-k", "-c", str(CONNECTIONS), "-n", str(requests), "-e", str(table))
